@@ -1,0 +1,78 @@
+"""evenscore asks whether a score means the same thing for everyone.
+
+    import evenscore as es
+
+    tally = es.tally(data, score="score", outcome="outcome", group="group", user="user")
+    es.parity_test(tally)
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from evenscore.curves import Curves, curves
+    from evenscore.engines import tally
+    from evenscore.errors import DataError, EvenscoreError, EvenscoreWarning, FileError, MergeError, OptionError
+    from evenscore.lattice import Lattice
+    from evenscore.parity import ParityTest, parity_test
+    from evenscore.tally import Tally
+
+# The public names and where they live; loaded when first used, so that `evenscore --help` need not wait for NumPy.
+_HOMES = {
+    "Curves": "evenscore.curves",
+    "DataError": "evenscore.errors",
+    "EvenscoreError": "evenscore.errors",
+    "EvenscoreWarning": "evenscore.errors",
+    "FileError": "evenscore.errors",
+    "Lattice": "evenscore.lattice",
+    "MergeError": "evenscore.errors",
+    "OptionError": "evenscore.errors",
+    "ParityTest": "evenscore.parity",
+    "Tally": "evenscore.tally",
+    "curves": "evenscore.curves",
+    "parity_test": "evenscore.parity",
+    "tally": "evenscore.engines",
+}
+
+__all__ = [
+    "Curves",
+    "DataError",
+    "EvenscoreError",
+    "EvenscoreWarning",
+    "FileError",
+    "Lattice",
+    "MergeError",
+    "OptionError",
+    "ParityTest",
+    "Tally",
+    "curves",
+    "parity_test",
+    "tally",
+]
+
+
+class _Package(ModuleType):
+    """Keeps ``es.tally`` and ``es.curves`` functions: importing the submodules of those names must not replace them."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'evenscore' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

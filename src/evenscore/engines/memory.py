@@ -1,0 +1,68 @@
+"""Frames and arrays that are in memory already; lazy frames are collected, the needed columns only."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import narwhals.stable.v2 as nw
+
+from evenscore.counting import count as count_rows
+from evenscore.errors import DataError, EvenscoreWarning, OptionError, listing
+from evenscore.lattice import Lattice
+from evenscore.observations import Observations, observe
+from evenscore.tally import Tally
+
+
+def tally_frame(
+    data: Any,
+    *,
+    lattice: Tally | Lattice | None,
+    cuts: tuple[float, ...],
+    cells: int,
+    scale: str,
+    progress: Any,
+    **columns: Any,
+) -> Tally:
+    """The tally of a frame, a dict of arrays or arrays alone."""
+    observations = observe(_collected(data, columns), **columns)
+    chosen = choose_lattice(observations, lattice, cuts, cells, scale)
+    return count_rows(observations, chosen, progress)
+
+
+def choose_lattice(
+    observations: Observations, lattice: Tally | Lattice | None, cuts: tuple[float, ...], cells: int, scale: str
+) -> Lattice:
+    """The lattice given, checked against the scores, or the one that suits them."""
+    if lattice is None:
+        return Lattice.from_scores(observations.score, cells=cells, cuts=cuts, scale=scale)
+    if isinstance(lattice, Tally):
+        lattice = lattice.lattice
+    if not isinstance(lattice, Lattice):
+        raise OptionError(f"lattice must be a Tally or an es.Lattice, not a {type(lattice).__name__}")
+    missing = [cut for cut in cuts if lattice.first_cell(cut) is None]
+    if missing:
+        raise OptionError(f"the given lattice has no edge at {listing(missing)}; make it with cuts={list(cuts)}")
+    outside, n_rows = lattice.outside(observations.score), observations.n_rows
+    if outside == n_rows or (outside and lattice.discrete):
+        what = "are none of the lattice's values" if lattice.discrete else "lie outside the lattice's range"
+        raise DataError(f"{outside:,} of {n_rows:,} scores {what} ({lattice!r})")
+    if outside > 0.01 * n_rows:
+        warnings.warn(
+            f"{outside:,} of {n_rows:,} scores lie outside {lattice!r}; they share its end cells",
+            EvenscoreWarning,
+            stacklevel=4,
+        )
+    return lattice
+
+
+def _collected(data: Any, columns: dict[str, Any]) -> Any:
+    frame = nw.from_native(data, pass_through=True)
+    if not isinstance(frame, nw.LazyFrame):
+        return data
+    if frame.implementation.is_spark_like():
+        raise DataError("a Spark frame cannot be tallied in memory; write it to Parquet and tally the files")
+    names = frame.collect_schema().names()
+    wanted = [name for value in columns.values() for name in (value if isinstance(value, list | tuple) else [value])]
+    wanted = [name for name in wanted if isinstance(name, str) and name in names]
+    return frame.select(*(dict.fromkeys(wanted) or names)).collect().to_native()

@@ -1,0 +1,70 @@
+"""Many p-values at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+def bonferroni(p_values: ArrayLike) -> Floats:
+    """Bonferroni: p times their number; controls the chance of any false rejection.
+
+    >>> bonferroni([0.01, 0.04, 0.5])
+    array([0.03, 0.12, 1.  ])
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    return np.minimum(1, p * np.isfinite(p).sum())
+
+
+def holm(p_values: ArrayLike) -> Floats:
+    """Holm (1979): as Bonferroni, never less powerful. nan stays nan and is not counted.
+
+    >>> holm([0.01, 0.04, 0.03])
+    array([0.03, 0.06, 0.06])
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p)
+    count = int(np.isfinite(p).sum())
+    adjusted = np.full(len(p), np.nan)
+    factors = count - np.arange(count)
+    adjusted[order[:count]] = np.minimum(1, np.maximum.accumulate(factors * p[order[:count]]))
+    return adjusted
+
+
+def benjamini_hochberg(p_values: ArrayLike) -> Floats:
+    """Benjamini and Hochberg (1995): controls the false discovery rate, not the chance of any false rejection.
+
+    >>> benjamini_hochberg([0.01, 0.04, 0.03])
+    array([0.03, 0.04, 0.04])
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p)
+    count = int(np.isfinite(p).sum())
+    adjusted = np.full(len(p), np.nan)
+    scaled = p[order[:count]] * count / np.arange(1, count + 1)
+    adjusted[order[:count]] = np.minimum(1, np.minimum.accumulate(scaled[::-1])[::-1])
+    return adjusted
+
+
+def draw_ranks(statistics: Floats) -> Floats:
+    """The p-value of each draw among its own column, (draws, n)."""
+    n_draws = len(statistics)
+    ranks = np.empty_like(statistics)
+    order = np.argsort(-statistics, axis=0, kind="stable")
+    np.put_along_axis(ranks, order, np.arange(1, n_draws + 1, dtype=np.float64)[:, None] / n_draws, axis=0)
+    return ranks
+
+
+def min_p(p_values: ArrayLike, statistics: Floats, resolved: int) -> tuple[Floats, bool]:
+    """Westfall and Young's single-step adjustment by joint draws of the statistics, (draws, n); Holm where draws are too few.
+
+    Returns the adjusted p-values and whether all of them rest on draws.
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    smallest = np.sort(draw_ranks(statistics).min(axis=1))
+    beyond = np.searchsorted(smallest, p, side="right")
+    by_draws = (beyond + 1) / (len(smallest) + 1)
+    enough = beyond >= resolved
+    return np.where(enough, np.maximum(by_draws, p), np.minimum(holm(p), by_draws)), bool(enough.all())

@@ -1,0 +1,387 @@
+"""The tally: everything that later steps need to know about the data, in a few megabytes a group, without a single row.
+
+Tallies of shards that do not split a user add up to the tally of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenscore.coding import FOLDS
+from evenscore.errors import DataError, MergeError, OptionError, listing, require_option
+from evenscore.lattice import Lattice
+from evenscore.observations import MAX_GROUPS, Columns, label_key
+from evenscore.pairs import PairMatrices, PairSums
+from evenscore.tables import Table
+
+Floats = NDArray[np.float64]
+
+WEIGHTINGS = ("user", "row")
+VECTORS = ("W", "Y", "X", "Y2", "U", "A", "V0", "V1", "V2")
+SKETCH = 1024  # hashes kept to notice the same users in two tallies
+
+
+@dataclass(frozen=True, slots=True)
+class CellSums:
+    """The sums of one group under one weighting, each (n_cells,).
+
+    W weight; Y outcome and Y2 squared outcome, as deviations from the tally's centre; X score; U weight of rows without a known
+    outcome; A weight of all rows, labelled or not (a row counts 1 / all rows of the user); V0, V1, V2 the row-level sums of w^2,
+    w^2 y, w^2 y^2; N users with a labelled row in the cell. position: where the cells lie on the axis.
+    """
+
+    W: Floats
+    Y: Floats
+    X: Floats
+    Y2: Floats
+    U: Floats
+    A: Floats
+    V0: Floats
+    V1: Floats
+    V2: Floats
+    N: Floats
+    position: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class FoldSums:
+    """W, Y, X and Y2 of one group under one weighting for each user fold, each (10, n_cells)."""
+
+    W: Floats
+    Y: Floats
+    X: Floats
+    Y2: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTally:
+    """What is kept of one group.
+
+    vectors: (2 weightings, 9 of ``VECTORS``, n_cells); folds: (2, 4, 10, n_cells); cell_users: (n_cells,).
+    """
+
+    n_users: int
+    n_rows: int
+    n_unlabelled: int
+    vectors: Floats
+    folds: Floats
+    cell_users: Floats
+    pairs: PairSums
+
+    @classmethod
+    def empty(cls, n_cells: int) -> GroupTally:
+        """A group without rows."""
+        return cls(
+            0,
+            0,
+            0,
+            np.zeros((2, len(VECTORS), n_cells)),
+            np.zeros((2, 4, FOLDS, n_cells)),
+            np.zeros(n_cells),
+            PairSums.empty(n_cells, within=True),
+        )
+
+    def __add__(self, other: GroupTally) -> GroupTally:
+        return GroupTally(
+            self.n_users + other.n_users,
+            self.n_rows + other.n_rows,
+            self.n_unlabelled + other.n_unlabelled,
+            self.vectors + other.vectors,
+            self.folds + other.folds,
+            self.cell_users + other.cell_users,
+            self.pairs + other.pairs,
+        )
+
+    def recentred(self, shift: float) -> GroupTally:
+        """The sums for outcomes that are larger by ``shift``."""
+        if shift == 0:
+            return self
+        vectors, folds = self.vectors.copy(), self.folds.copy()
+        for sums, w, y, y2 in ((vectors, 0, 1, 3), (vectors, 6, 7, 8), (folds, 0, 1, 3)):
+            sums[:, y2] += 2 * shift * sums[:, y] + shift**2 * sums[:, w]
+            sums[:, y] += shift * sums[:, w]
+        return replace(self, vectors=vectors, folds=folds, pairs=self.pairs.recentred(shift))
+
+    def moved(self, cells: NDArray[np.int64], n_cells: int) -> GroupTally:
+        """The sums on a lattice where old cell c is ``cells[c]``."""
+
+        def spread(old: Floats) -> Floats:
+            new = np.zeros((*old.shape[:-1], n_cells))
+            new[..., cells] = old
+            return new
+
+        return replace(
+            self,
+            vectors=spread(self.vectors),
+            folds=spread(self.folds),
+            cell_users=spread(self.cell_users),
+            pairs=self.pairs.moved(cells, n_cells),
+        )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Tally(Table):
+    """Sums over cells of the score axis, by group; made by ``es.tally`` and the starting point of everything else.
+
+    centre: what outcomes are deviations from. cross: pair sums of users that occur in two groups, by (a, b) positions in
+    ``groups``, a < b. sketch: the smallest hashes of user ids, or None when rows are independent users. dropped: rows left out
+    because of nulls, by column.
+    """
+
+    lattice: Lattice
+    groups: tuple[Any, ...]
+    parts: tuple[GroupTally, ...]
+    cross: Mapping[tuple[int, int], PairSums] = field(default_factory=dict)
+    n_spanning: int = 0
+    centre: float = 0.0
+    binary: bool = True
+    columns: Columns | None = None
+    sketch: NDArray[np.int64] | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    frame_kind: str | None = None
+
+    @classmethod
+    def zero(cls, lattice: Lattice) -> Tally:
+        """The tally of no data: adding it changes nothing."""
+        return cls(lattice, (), ())
+
+    @property
+    def independent(self) -> bool:
+        """Whether rows were declared independent (``user=None``)."""
+        return self.columns is not None and self.columns.user is None
+
+    @property
+    def n_users(self) -> dict[Any, int]:
+        """Users with a labelled row, by group."""
+        return {label: part.n_users for label, part in zip(self.groups, self.parts, strict=True)}
+
+    @property
+    def n_rows(self) -> dict[Any, int]:
+        """Labelled rows, by group."""
+        return {label: part.n_rows for label, part in zip(self.groups, self.parts, strict=True)}
+
+    @property
+    def n_unlabelled(self) -> dict[Any, int]:
+        """Rows whose outcome is not known, by group."""
+        return {label: part.n_unlabelled for label, part in zip(self.groups, self.parts, strict=True)}
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held by the sums."""
+        pairs = [part.pairs for part in self.parts] + list(self.cross.values())
+        return sum(p.nbytes for p in pairs) + sum(p.vectors.nbytes + p.folds.nbytes for p in self.parts)
+
+    def index(self, group: Any) -> int:
+        """The position of a group; labels of another type are other labels."""
+        for position, label in enumerate(self.groups):
+            if label == group and type(label) is type(group):
+                return position
+        raise OptionError(f"no group {group!r}; the tally has: {listing(repr(label) for label in self.groups)}")
+
+    def sums(self, group: Any, weighting: str = "user") -> CellSums:
+        """The vectors of one group."""
+        part = self.parts[self.index(group)]
+        vectors = part.vectors[_weighting(weighting)]
+        weight, score = vectors[0], vectors[2]
+        mean = np.divide(score, weight, out=np.full_like(score, np.nan), where=weight > 0)
+        return CellSums(*vectors, N=part.cell_users, position=self.lattice.positions(mean))
+
+    def folds(self, group: Any, weighting: str = "user") -> FoldSums:
+        """The vectors of one group by user fold."""
+        return FoldSums(*self.parts[self.index(group)].folds[_weighting(weighting)])
+
+    def pair_matrices(self, a: Any, b: Any, weighting: str = "user") -> PairMatrices | None:
+        """The pair matrices of two groups (or of one with itself); None when no user is in both."""
+        i, j = self.index(a), self.index(b)
+        if i == j:
+            return self.parts[i].pairs.matrices(_weighting(weighting))
+        sums = self.cross.get((min(i, j), max(i, j)))
+        if sums is None:
+            return None
+        return (sums if i < j else sums.transposed()).matrices(_weighting(weighting))
+
+    def __add__(self, other: Tally) -> Tally:
+        if not isinstance(other, Tally):
+            return NotImplemented
+        return add(self, other)
+
+    def __radd__(self, other: object) -> Tally:
+        return self if other == 0 else NotImplemented
+
+    def save(self, path: str | Path) -> None:
+        """Write the tally to one file, whole or not at all."""
+        from evenscore.archive import save_tally
+
+        save_tally(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Tally:
+        """Read a tally that ``save`` wrote."""
+        from evenscore.archive import load_tally
+
+        return load_tally(Path(path))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a group: rows, users, and the means per user."""
+        table = []
+        for label, part in zip(self.groups, self.parts, strict=True):
+            total = part.vectors[0, :, :].sum(axis=1)
+            weight = total[0]
+            mean_score, mean_outcome = (total[2] / weight, self.centre + total[1] / weight) if weight > 0 else (np.nan, np.nan)
+            row = {"group": label, "rows": part.n_rows, "users": part.n_users}
+            if any(p.n_unlabelled for p in self.parts):
+                row["unlabelled"] = part.n_unlabelled
+            table.append(row | {"mean_score": float(mean_score), "mean_outcome": float(mean_outcome)})
+        return table
+
+    def _title(self) -> str:
+        users = "rows are independent" if self.independent else f"users: {self.columns.user}" if self.columns else "no data"
+        return f"Tally of {sum(self.n_rows.values()):,} rows on {self.lattice!r}, {users}"
+
+    def _notes(self) -> list[str]:
+        notes = [f"{n:,} rows left out: {name} is null" for name, n in self.dropped.items()]
+        if self.n_spanning:
+            notes.append(f"{self.n_spanning:,} users occur in more than one group")
+        return notes
+
+    def _frame_kind(self) -> str | None:
+        return self.frame_kind
+
+
+def _weighting(name: str) -> int:
+    require_option("weighting", name, WEIGHTINGS)
+    return WEIGHTINGS.index(name)
+
+
+def require_tally(value: object, call: str) -> Tally:
+    """A Tally, or an error that shows how to make one."""
+    if isinstance(value, Tally):
+        return value
+    raise DataError(
+        f"es.{call} takes a tally, not a {type(value).__name__}; make one first: "
+        f"es.{call}(es.tally(data, score=..., outcome=..., group=..., user=...))"
+    )
+
+
+def require_groups(tally: Tally, at_least: int = 2) -> None:
+    """Enough groups to compare."""
+    if len(tally.groups) < at_least:
+        only = repr(tally.groups[0]) if tally.groups else "none"
+        raise DataError(f"comparing needs at least {at_least} groups; the tally has {len(tally.groups)} ({only})")
+
+
+# Adding up
+
+
+def add(a: Tally, b: Tally) -> Tally:
+    """The tally of both shards together; refuses what cannot be added honestly."""
+    if not a.parts or not b.parts:
+        a, b = _same_lattice(a, b)
+        return b if not a.parts else a
+    _refuse_shared_users(a, b)
+    a, b = _same_lattice(a, b)
+    if a.independent != b.independent:
+        raise MergeError("one tally has users, the other declares its rows independent; they do not add up to either")
+    centre = _common_centre(a, b)
+    groups = _united_groups(a, b)
+    n_cells = a.lattice.n_cells
+    parts = []
+    for label in groups:
+        found = [
+            tally.parts[tally.index(label)].recentred(tally.centre - centre)
+            for tally in (a, b)
+            if _has(tally, label)
+        ]
+        parts.append(sum(found[1:], start=found[0]) if found else GroupTally.empty(n_cells))
+    cross: dict[tuple[int, int], PairSums] = {}
+    for tally in (a, b):
+        places = [groups.index(label) for label in tally.groups]
+        for (i, j), sums in tally.cross.items():
+            pair = (places[i], places[j])  # both orders are sorted alike, so i < j stays
+            moved = sums.recentred(tally.centre - centre)
+            cross[pair] = cross[pair] + moved if pair in cross else moved
+    return Tally(
+        lattice=a.lattice,
+        groups=groups,
+        parts=tuple(parts),
+        cross=cross,
+        n_spanning=a.n_spanning + b.n_spanning,
+        centre=centre,
+        binary=a.binary and b.binary,
+        columns=a.columns if a.columns == b.columns else _merged_columns(a, b),
+        sketch=None if a.sketch is None or b.sketch is None else np.union1d(a.sketch, b.sketch)[:SKETCH],
+        dropped={name: a.dropped.get(name, 0) + b.dropped.get(name, 0) for name in {**a.dropped, **b.dropped}},
+        frame_kind=a.frame_kind if a.frame_kind == b.frame_kind else None,
+    )
+
+
+def _has(tally: Tally, label: Any) -> bool:
+    return any(label == own and type(label) is type(own) for own in tally.groups)
+
+
+def _united_groups(a: Tally, b: Tally) -> tuple[Any, ...]:
+    fresh = [label for label in b.groups if not _has(a, label)]
+    groups = sorted([*a.groups, *fresh], key=label_key)
+    if len(set(groups)) < len(groups):
+        raise MergeError(
+            f"group labels differ in type only: {listing(map(repr, a.groups))} and {listing(map(repr, b.groups))}; make them alike"
+        )
+    if len(groups) > MAX_GROUPS:
+        raise MergeError(f"together the tallies have {len(groups)} groups, more than {MAX_GROUPS}")
+    return tuple(groups)
+
+
+def _refuse_shared_users(a: Tally, b: Tally) -> None:
+    if a is b:
+        raise MergeError("this would add a tally to itself: its users would count twice")
+    if a.sketch is None or b.sketch is None:
+        return
+    shared = np.intersect1d(a.sketch, b.sketch)
+    if len(shared):
+        raise MergeError(
+            "the same users are in both tallies (seen in a sample of their hashed ids). A user's rows must be tallied together, "
+            "or the user would count as two people; split data into shards by user, not by day or file"
+        )
+
+
+def _same_lattice(a: Tally, b: Tally) -> tuple[Tally, Tally]:
+    if a.lattice == b.lattice:
+        return a, b
+    united = a.lattice.united(b.lattice)
+    if united is None:
+        raise MergeError(
+            f"the tallies have different lattices: {a.lattice!r} and {b.lattice!r}; tally the second shard with lattice=first"
+        )
+    return _moved(a, united), _moved(b, united)
+
+
+def _moved(tally: Tally, lattice: Lattice) -> Tally:
+    values = cast(Floats, tally.lattice.values)
+    cells = lattice.cell(values)
+    return replace(
+        tally,
+        lattice=lattice,
+        parts=tuple(part.moved(cells, lattice.n_cells) for part in tally.parts),
+        cross={pair: sums.moved(cells, lattice.n_cells) for pair, sums in tally.cross.items()},
+    )
+
+
+def _common_centre(a: Tally, b: Tally) -> float:
+    if a.centre == b.centre:
+        return a.centre
+    if a.binary and b.binary:
+        return 0.0
+    rows_a, rows_b = sum(a.n_rows.values()), sum(b.n_rows.values())
+    return (a.centre * rows_a + b.centre * rows_b) / (rows_a + rows_b)
+
+
+def _merged_columns(a: Tally, b: Tally) -> Columns | None:
+    """The columns of either; where they are called differently the larger tally's names are kept."""
+    ordered: Iterable[Tally] = sorted((a, b), key=lambda tally: (-sum(tally.n_rows.values()), str(tally.columns)))
+    return next((tally.columns for tally in ordered if tally.columns is not None), None)
