@@ -76,6 +76,24 @@ class PairTest:
         """The score at which the gap is largest."""
         return float(self.score[self._largest]) if self._largest is not None else np.nan
 
+    def regions(self, alpha: float) -> list[dict[str, float]]:
+        """Runs of grid points at which a gap of one sign is shown, for all points at once: limits, largest gap and where."""
+        sign = np.where(self.p_points <= alpha, np.sign(self.gap), 0)
+        ends = np.flatnonzero(np.diff(sign)) + 1
+        found = []
+        for start, end in zip([0, *ends], [*ends, len(sign)], strict=True):
+            if start < end and sign[start] != 0:
+                peak = start + int(np.argmax(np.abs(self.gap[start:end])))
+                found.append(
+                    {
+                        "score_low": float(self.score[start]),
+                        "score_high": float(self.score[end - 1]),
+                        "gap": float(self.gap[peak]),
+                        "at_score": float(self.score[peak]),
+                    }
+                )
+        return found
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ParityTest(Table):
