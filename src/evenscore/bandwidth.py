@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from evenscore.errors import EvenscoreWarning, OptionError, require_option
 from evenscore.kernels import kernel_named, smoother
+from evenscore.lattice import MAX_CELLS
 from evenscore.tally import CellSums, FoldSums, Tally
 
 Floats = NDArray[np.float64]
@@ -71,9 +72,11 @@ def choose_bandwidth(
             raise OptionError(f"bandwidth={bandwidth!r} must be a positive number or one of {', '.join(map(repr, RULES))}")
     narrow = FEW_CELLS * tally.lattice.cell_width * kernel_named(kernel).width
     if 0 < chosen < narrow:
+        remedy = "for skewed scores tally with scale='logit' or scale='rank'"
+        if tally.lattice.n_cells < MAX_CELLS:
+            remedy = f"tally with more cells (there are {tally.lattice.n_cells}, {MAX_CELLS} are possible)"
         warnings.warn(
-            f"the bandwidth {chosen:.3g} is only {chosen / tally.lattice.cell_width:.1f} cells wide, so the lattice shows through; "
-            "for skewed scores tally with scale='logit' or scale='rank'",
+            f"the bandwidth {chosen:.3g} is only {chosen / tally.lattice.cell_width:.1f} cells wide, so the lattice shows through; {remedy}",
             EvenscoreWarning,
             stacklevel=3,
         )

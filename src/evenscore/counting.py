@@ -165,6 +165,7 @@ class _Sums:
     n_rows: int = 0
     n_unlabelled: int = 0
     folds: Floats = field(init=False)
+    slopes: Floats = field(init=False)  # XY
     squares: Floats = field(init=False)  # V0, V1, V2
     own: Floats = field(init=False)  # ww, wy, yy of each row with itself; other than squares only when rows are repeated
     unlabelled: Floats = field(init=False)  # U, A
@@ -172,6 +173,7 @@ class _Sums:
 
     def __post_init__(self) -> None:
         self.folds = np.zeros((2, 4, FOLDS, self.n_cells))
+        self.slopes = np.zeros((2, 1, self.n_cells))
         self.squares = np.zeros((2, 3, self.n_cells))
         self.own = self.squares
         self.unlabelled = np.zeros((2, 2, self.n_cells))
@@ -182,7 +184,7 @@ class _Sums:
         unlabelled = self.unlabelled
         if self.n_unlabelled == 0:
             unlabelled = np.stack([np.zeros_like(totals[:, 0]), totals[:, 0]], axis=1)
-        vectors = np.concatenate([totals, unlabelled, self.squares], axis=1)
+        vectors = np.concatenate([totals, self.slopes, unlabelled, self.squares], axis=1)
         assert vectors.shape[1] == len(VECTORS)
         return vectors
 
@@ -325,7 +327,9 @@ def _add_plain(
     for weighting, values, scores in ((0, inverse, score * inverse), (1, None, score)):
         counted = by_fold(values)
         total = counted.sum(axis=1)
-        sums.folds[weighting] += (total, counted[:, 1], by_fold(scores).sum(axis=1), counted[:, 1])
+        summed = by_fold(scores)
+        sums.folds[weighting] += (total, counted[:, 1], summed.sum(axis=1), counted[:, 1])
+        sums.slopes[weighting, 0] += summed[:, 1].sum(axis=0)
         if weighting == 1:
             ones = counted[:, 1].sum(axis=0)
             sums.squares[1] += (total.sum(axis=0), ones, ones)
@@ -354,6 +358,7 @@ def _add_weighted(
         for vector, values in enumerate((w, wy, w * score, wy * deviation)):
             counted = np.bincount(place, values, minlength=FOLDS * n_cells)
             sums.folds[weighting, vector] += counted.reshape(FOLDS, n_cells)
+        sums.slopes[weighting, 0] += np.bincount(cell, wy * score, minlength=n_cells)
         w2 = w * survey * factor
         for vector, values in enumerate((w2, w2 * deviation, w2 * deviation * deviation)):
             sums.squares[weighting, vector] += np.bincount(cell, values, minlength=n_cells)

@@ -170,7 +170,7 @@ def _curve(
     smooth = smooth_at(tally.lattice, sums, points, h, degree, kernel)
     pairs = tally.pair_matrices(group, group, weighting)
     assert pairs is not None
-    estimate = smooth.matrix @ sums.Y
+    estimate = smooth.curve(sums.Y, sums.tilt)
     effective = effective_users(smooth.matrix, pairs)
     covariance = own_covariance(smooth, sums.Y, pairs, effective)
     points_only, simultaneous = margins(covariance, effective - 1, alpha, rng)
@@ -226,7 +226,15 @@ def smooth_at(lattice: Lattice, sums: CellSums, points: Floats, h: float, degree
         found = indicator_smoother(cells, sums.W)
         found.matrix[~exact] = np.nan
         return found
-    return smoother(points=points, positions=sums.position, weight=sums.W, bandwidth=h, degree=degree, kernel=kernel)
+    return smoother(
+        points=points,
+        positions=sums.position,
+        weight=sums.W,
+        bandwidth=h,
+        degree=degree,
+        kernel=kernel,
+        cell_width=lattice.cell_width,
+    )
 
 
 def unsmoothed(lattice: Lattice, *sums: CellSums) -> bool:

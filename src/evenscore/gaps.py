@@ -108,7 +108,7 @@ def estimate_gap(
         covariance = covariance - shared - shared.T
     return Gap(
         position=points,
-        gap=smooth_a.matrix @ sums_a.Y - smooth_b.matrix @ sums_b.Y,
+        gap=smooth_a.curve(sums_a.Y, sums_a.tilt) - smooth_b.curve(sums_b.Y, sums_b.tilt),
         covariance=covariance,
         df=_welch_df(np.diag(var_a), effective_a - 1, np.diag(var_b), effective_b - 1),
         effective_a=effective_a,

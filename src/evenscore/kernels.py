@@ -53,7 +53,8 @@ def kernel_named(name: str) -> Kernel:
 class Smoother:
     """A linear smoother at n_points points over n_cells cells.
 
-    matrix: (n_points, n_cells); a curve is ``matrix @ Y`` and ``matrix @ W`` is 1. A row is nan where nothing can be said.
+    matrix: (n_points, n_cells); a curve is ``matrix @ Y`` and ``matrix @ W`` is 1. A row is nan where nothing can be said. tilt: the
+    same shape, how fast the matrix changes across a cell; None when that is not needed.
     slopes: (n_points, degree, n_cells), the same for the higher coefficients of the local polynomial in u. u: (n_points, n_cells)
     distances in bandwidths.
     """
@@ -61,6 +62,15 @@ class Smoother:
     matrix: Floats
     slopes: Floats
     u: Floats
+    tilt: Floats | None = None
+
+    def curve(self, outcome: Floats, tilt: Floats) -> Floats:
+        """The curve, (n_points,), for the cells' outcome sums and their tilt: first order inside a cell.
+
+        Without the second term a curve is off by the noise of where in their cells the outcomes fell.
+        """
+        level = self.matrix @ outcome
+        return level if self.tilt is None else level + self.tilt @ tilt
 
     def local_fit(self, outcome: Floats) -> Floats:
         """The polynomial fitted at point j, evaluated at cell c: (n_points, n_cells)."""
@@ -80,6 +90,7 @@ def smoother(
     kernel: str = "gaussian",
     side: str = "both",
     near: bool = True,
+    cell_width: float = 0.0,
 ) -> Smoother:
     """Local polynomial regression as a matrix.
 
@@ -94,6 +105,8 @@ def smoother(
         "right" uses cells at or above the point only, "left" cells below it.
     near
         Give no value (nan) at a point that has no cell with weight within one bandwidth.
+    cell_width
+        With a positive width the result has a ``tilt``, taken across that width.
     """
     require_option("side", side, SIDES)
     if degree not in (0, 1, 2):
@@ -101,36 +114,60 @@ def smoother(
     if not (np.isfinite(bandwidth) and bandwidth > 0):
         raise OptionError(f"bandwidth={bandwidth!r} must be a positive number")
     shape = kernel_named(kernel)
+    if shape.moments > 1 and degree > 0:
+        raise OptionError(f"kernel={kernel!r} has no second moment, so it cannot fit slopes; use it with degree=0")
+
+    half = 0.5 * cell_width / bandwidth
+
+    def weigh(u: Floats) -> Floats:
+        # A box has an edge: a cell that lies across it counts with the share inside.
+        sharp = kernel == "box" and half > 0
+        k = 0.5 * np.clip((1 - np.abs(u)) / (2 * half) + 0.5, 0, 1) if sharp else shape.shape(u)
+        if side == "both":
+            return k
+        return np.where(u >= 0 if side == "right" else u < 0, k, 0.0)
+
     u = (positions[None, :] - points[:, None]) / bandwidth
-    k = shape.shape(u)
-    if side == "right":
-        k = np.where(u >= 0, k, 0.0)
-    elif side == "left":
-        k = np.where(u < 0, k, 0.0)
-    matrix, slopes = _local_polynomial(k, u, weight, degree)
+    k = weigh(u)
+    inverse = _inverse_moments(k * weight, u, degree)
+    coefficients = _coefficients(inverse, k, u, degree)
+    matrix, slopes = coefficients[:, 0].copy(), coefficients[:, 1:]
+    tilt = None
+    if cell_width > 0:
+        first = inverse[:, :1]
+        upper, lower = (_coefficients(first, weigh(v), v, degree)[:, 0] for v in (u + half, u - half))
+        tilt = (upper - lower) / cell_width
     if near:
         mine = (weight > 0) & (np.abs(u) <= 1) & (k != 0)
         matrix[~mine.any(axis=1)] = np.nan
-    return Smoother(matrix, slopes, u)
+    return Smoother(matrix, slopes, u, tilt)
 
 
-def _local_polynomial(k: Floats, u: Floats, weight: Floats, degree: int) -> tuple[Floats, Floats]:
-    n_points, n_cells = u.shape
-    kw = k * weight
-    powers = [np.ones_like(u)]
+def _inverse_moments(kw: Floats, u: Floats, degree: int) -> Floats:
+    """M_j^-1, (n_points, degree + 1, degree + 1); nan where too few different cells carry weight."""
+    moments = [kw.sum(axis=1)]
     for _ in range(2 * degree):
-        powers.append(powers[-1] * u)
-    moments = np.stack([np.einsum("jc,jc->j", kw, power) for power in powers], axis=1)
-    size = degree + 1
-    design = moments[:, np.arange(size)[:, None] + np.arange(size)]
-    empty = np.abs(moments[:, 0]) < TINY * max(float(weight.max(initial=0.0)), TINY)
-    total = np.where(empty, 1.0, moments[:, 0])[:, None, None]
-    inverse, bad = _inverse(design / total)
+        kw = kw * u
+        moments.append(kw.sum(axis=1))
+    stacked = np.stack(moments, axis=1)
+    size = np.arange(degree + 1)
+    empty = ~(np.abs(stacked[:, 0]) > TINY)
+    total = np.where(empty, 1.0, stacked[:, 0])[:, None, None]
+    inverse, bad = _inverse(stacked[:, size[:, None] + size] / total)
     inverse /= total
-    bad |= empty
-    coefficients = np.einsum("jab,jbc->jac", inverse, np.stack(powers[:size], axis=1)) * k[:, None, :]
-    coefficients[bad] = np.nan
-    return coefficients[:, 0].copy(), coefficients[:, 1:].reshape(n_points, degree, n_cells)
+    inverse[bad | empty] = np.nan
+    return inverse
+
+
+def _coefficients(inverse: Floats, k: Floats, u: Floats, degree: int) -> Floats:
+    """inverse_j @ B_jc K_jc, (n_points, rows of inverse, n_cells)."""
+    found = np.empty((len(u), inverse.shape[1], u.shape[1]))
+    for row in range(inverse.shape[1]):
+        polynomial = np.broadcast_to(inverse[:, row, degree][:, None], u.shape)
+        for power in range(degree - 1, -1, -1):
+            polynomial = polynomial * u + inverse[:, row, power][:, None]
+        found[:, row] = polynomial * k
+    return found
 
 
 def _inverse(design: Floats) -> tuple[Floats, NDArray[np.bool_]]:

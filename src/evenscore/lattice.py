@@ -249,6 +249,20 @@ class Lattice:
         mean_axis = self.to_axis(np.where(known, mean_scores, self.low))
         return np.where(known, np.clip(mean_axis, edges[:-1], edges[1:]), middle)
 
+    def axis_slopes(self, mean_scores: Floats) -> Floats:
+        """Steps on the axis per step of the score inside each cell; 0 where a cell is a point or has no end."""
+        slopes = np.ones(self.n_cells)
+        if self.discrete:
+            return np.zeros(self.n_cells)
+        if self.scale == "logit":
+            inside = np.clip(np.where(np.isfinite(mean_scores), mean_scores, 0.5), 1e-9, 1 - 1e-9)
+            slopes = 1 / (inside * (1 - inside))
+        elif self.scale == "rank":
+            slopes = np.diff(self.axis_edges) / np.diff(np.concatenate([[self.low], self.edges, [self.high]]))
+        if self.open_ended:
+            slopes[[0, -1]] = 0.0
+        return slopes
+
     def to_axis(self, scores: ArrayLike) -> Floats:
         """Scores in units of the scale."""
         array = np.asarray(scores, dtype=np.float64)

@@ -23,7 +23,7 @@ from evenscore.tables import Table
 Floats = NDArray[np.float64]
 
 WEIGHTINGS = ("user", "row")
-VECTORS = ("W", "Y", "X", "Y2", "U", "A", "V0", "V1", "V2")
+VECTORS = ("W", "Y", "X", "Y2", "XY", "U", "A", "V0", "V1", "V2")
 SKETCH = 1024  # hashes kept to notice the same users in two tallies
 
 
@@ -31,15 +31,17 @@ SKETCH = 1024  # hashes kept to notice the same users in two tallies
 class CellSums:
     """The sums of one group under one weighting, each (n_cells,).
 
-    W weight; Y outcome and Y2 squared outcome, as deviations from the tally's centre; X score; U weight of rows without a known
+    W weight; Y outcome and Y2 squared outcome, as deviations from the tally's centre; X score; XY score times outcome; U weight of rows without a known
     outcome; A weight of all rows, labelled or not (a row counts 1 / all rows of the user); V0, V1, V2 the row-level sums of w^2,
-    w^2 y, w^2 y^2; N users with a labelled row in the cell. position: where the cells lie on the axis.
+    w^2 y, w^2 y^2; N users with a labelled row in the cell. position: where the cells lie on the axis. tilt: sum of weighted outcome
+    times the row's distance from that position, so that a smoother can follow outcomes inside a cell.
     """
 
     W: Floats
     Y: Floats
     X: Floats
     Y2: Floats
+    XY: Floats
     U: Floats
     A: Floats
     V0: Floats
@@ -47,6 +49,7 @@ class CellSums:
     V2: Floats
     N: Floats
     position: Floats
+    tilt: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class FoldSums:
 class GroupTally:
     """What is kept of one group.
 
-    vectors: (2 weightings, 9 of ``VECTORS``, n_cells); folds: (2, 4, 10, n_cells); cell_users: (n_cells,).
+    vectors: (2 weightings, 10 of ``VECTORS``, n_cells); folds: (2, 4, 10, n_cells); cell_users: (n_cells,).
     """
 
     n_users: int
@@ -103,7 +106,8 @@ class GroupTally:
         if shift == 0:
             return self
         vectors, folds = self.vectors.copy(), self.folds.copy()
-        for sums, w, y, y2 in ((vectors, 0, 1, 3), (vectors, 6, 7, 8), (folds, 0, 1, 3)):
+        vectors[:, 4] += shift * vectors[:, 2]
+        for sums, w, y, y2 in ((vectors, 0, 1, 3), (vectors, 7, 8, 9), (folds, 0, 1, 3)):
             sums[:, y2] += 2 * shift * sums[:, y] + shift**2 * sums[:, w]
             sums[:, y] += shift * sums[:, w]
         return replace(self, vectors=vectors, folds=folds, pairs=self.pairs.recentred(shift))
@@ -190,7 +194,9 @@ class Tally(Table):
         vectors = part.vectors[_weighting(weighting)]
         weight, score = vectors[0], vectors[2]
         mean = np.divide(score, weight, out=np.full_like(score, np.nan), where=weight > 0)
-        return CellSums(*vectors, N=part.cell_users, position=self.lattice.positions(mean))
+        tilt = np.where(weight > 0, vectors[4] - np.nan_to_num(mean) * vectors[1], 0.0) * self.lattice.axis_slopes(mean)
+        named = dict(zip(VECTORS, vectors, strict=True))
+        return CellSums(**named, N=part.cell_users, position=self.lattice.positions(mean), tilt=tilt)
 
     def folds(self, group: Any, weighting: str = "user") -> FoldSums:
         """The vectors of one group by user fold."""
