@@ -6,11 +6,13 @@ import contextlib
 import datetime
 import decimal
 import hashlib
+import math
 import os
 import struct
 import tempfile
 import uuid
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from evenscore import __version__
 from evenscore.coding import FOLDS
+from evenscore.columns import shortened
 from evenscore.errors import EvenscoreError, FileError
 from evenscore.lattice import MAX_CELLS, Lattice
-from evenscore.observations import MAX_GROUPS, Columns
+from evenscore.observations import MAX_GROUPS, Columns, label_key
 from evenscore.pairs import PairSums
 from evenscore.tally import SKETCH, VECTORS, GroupTally, Tally
 
@@ -29,6 +33,8 @@ MAGIC = b"evenscore tally\n"
 VERSION = 1
 PREFIX = struct.Struct("<16sIQ")
 DIGEST = 32
+FLOAT = "<f8"
+MAX_BYTES = 1 << 32  # unpacked; 200 large groups and the sums between them stay below
 
 
 class _Array(msgspec.Struct, forbid_unknown_fields=True):
@@ -63,20 +69,21 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _pack_label(label: Any) -> list[Any]:
-    if isinstance(label, tuple):
+    kind = type(label)
+    if kind is tuple:
         return ["tuple", [_pack_label(part) for part in label]]
-    if isinstance(label, float):
-        return ["float", label.hex()]
-    if isinstance(label, bytes):
-        return ["bytes", label.hex()]
-    if isinstance(label, datetime.date):  # datetimes are dates too
-        return [type(label).__name__ if isinstance(label, datetime.datetime) else "date", label.isoformat()]
-    if isinstance(label, bool | int | str | decimal.Decimal | uuid.UUID):
-        return [type(label).__name__, str(label)]
-    raise EvenscoreError(f"group label {label!r} is a {type(label).__name__} and cannot be saved; turn the column into text first")
+    if kind in (float, bytes):
+        return [kind.__name__, label.hex()]
+    if kind in (datetime.date, datetime.datetime, datetime.time):
+        return [kind.__name__, label.isoformat()]
+    if kind in (bool, int, str, decimal.Decimal, uuid.UUID):
+        return [kind.__name__, str(label)]
+    raise EvenscoreError(
+        f"group label {shortened(label)} is of type {kind.__name__} and cannot be saved; turn the column into text before es.tally"
+    )
 
 
-_UNPACK: dict[str, Any] = {
+_UNPACK: dict[str, Callable[[str], Any]] = {
     "str": str,
     "int": int,
     "bool": {"True": True, "False": False}.__getitem__,
@@ -84,7 +91,7 @@ _UNPACK: dict[str, Any] = {
     "bytes": bytes.fromhex,
     "date": datetime.date.fromisoformat,
     "datetime": datetime.datetime.fromisoformat,
-    "Timestamp": datetime.datetime.fromisoformat,
+    "time": datetime.time.fromisoformat,
     "Decimal": decimal.Decimal,
     "UUID": uuid.UUID,
 }
@@ -94,6 +101,8 @@ def _unpack_label(packed: Any) -> Any:
     kind, value = packed
     if kind == "tuple":
         return tuple(_unpack_label(part) for part in value)
+    if kind not in _UNPACK or not isinstance(value, str):
+        raise ValueError("a group label is of no known type")
     return _UNPACK[kind](value)
 
 
@@ -115,8 +124,6 @@ def save_tally(tally: Tally, path: Path) -> None:
     if tally.sketch is not None:
         arrays.append(("sketch", tally.sketch))
     packed = [_compress(array) for _, array in arrays]
-    from evenscore import __version__
-
     header = _Header(
         made_with=__version__,
         lattice=tally.lattice.to_dict(),
@@ -132,8 +139,7 @@ def save_tally(tally: Tally, path: Path) -> None:
         dropped=dict(tally.dropped),
         frame_kind=tally.frame_kind,
         arrays=[
-            _Array(name, array.dtype.str, list(array.shape), len(blob))
-            for (name, array), blob in zip(arrays, packed, strict=True)
+            _Array(name, array.dtype.str, list(array.shape), len(blob)) for (name, array), blob in zip(arrays, packed, strict=True)
         ],
     )
     try:
@@ -145,8 +151,8 @@ def save_tally(tally: Tally, path: Path) -> None:
 
 
 def _pair_arrays(name: str, sums: PairSums) -> list[tuple[str, NDArray[Any]]]:
-    values = [(f"pairs {name}", sums.values)]
-    return values if sums.index is None else [(f"index {name}", sums.index), *values]  # type: ignore[list-item]
+    index = [] if sums.index is None else [(f"index {name}", sums.index)]
+    return [*index, (f"pairs {name}", sums.values)]
 
 
 def _compress(array: NDArray[Any]) -> bytes:
@@ -156,20 +162,26 @@ def _compress(array: NDArray[Any]) -> bytes:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is never seen half-written."""
+    """Write a file so that it is never seen half-written; devices and pipes are written to as they are."""
     try:
+        path = Path(os.path.realpath(path))  # a link stays a link
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+            return
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
     except OSError as error:
-        raise FileError(f"cannot write to {path.parent}: {error.strerror or error}") from None
+        raise FileError(f"cannot write {path}: {error.strerror or error}") from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except OSError as error:
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(path)
+    except BaseException as error:
         with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise FileError(f"cannot write {path}: {error.strerror or error}") from None
+            Path(temporary).unlink()
+        if isinstance(error, OSError):
+            raise FileError(f"cannot write {path}: {error.strerror or error}") from None
+        raise
 
 
 def _umask() -> int:
@@ -196,76 +208,96 @@ def load_tally(path: Path) -> Tally:
         content = path.read_bytes()
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from None
-    if not content.startswith(MAGIC[: len(content)]) or not content:
+    if not content:
+        raise FileError(f"{path} is empty")
+    if not content.startswith(MAGIC[: len(content)]):
         raise FileError(f"{path} is not a saved tally")
     if len(content) < PREFIX.size + DIGEST:
         raise FileError(f"{path} is cut off: it has only {len(content)} bytes")
-    _, version, header_length = PREFIX.unpack_from(content)
-    if version > VERSION:
-        raise FileError(f"{path} has format version {version}, this evenscore reads up to {VERSION}; update evenscore")
     if hashlib.sha256(content[:-DIGEST]).digest() != content[-DIGEST:]:
         raise FileError(f"{path} is damaged or cut off: its checksum does not match")
+    _, version, header_length = PREFIX.unpack_from(content)
+    if version != VERSION:
+        raise FileError(f"{path} has format version {version}, this evenscore reads version {VERSION}; update evenscore")
+    payload = memoryview(content)[PREFIX.size : -DIGEST]
     try:
-        header = msgspec.json.decode(content[PREFIX.size : PREFIX.size + header_length], type=_Header)
-        arrays = _read_arrays(header, content[PREFIX.size + header_length : -DIGEST])
-        return _rebuild(header, arrays)
-    except (EvenscoreError, ValueError, KeyError, TypeError, IndexError, zlib.error, ArithmeticError) as error:
+        header = msgspec.json.decode(payload[:header_length], type=_Header)
+        return _rebuild(header, _Arrays(header.arrays, payload[header_length:]))
+    except (ValueError, KeyError, TypeError, IndexError, ArithmeticError, RecursionError, zlib.error) as error:
         raise FileError(f"{path} does not hold a valid tally: {error}") from None
 
 
-def _read_arrays(header: _Header, payload: bytes) -> dict[str, NDArray[Any]]:
-    arrays, start = {}, 0
-    for entry in header.arrays:
-        dtype = np.dtype(entry.dtype)
-        if entry.dtype not in ("<f8", "<i4", "<i8") or any(size < 0 for size in entry.shape):
-            raise ValueError(f"array {entry.name!r} has an unexpected type")
-        size = int(np.prod(entry.shape, dtype=np.float64)) * dtype.itemsize
-        if size > 64 * MAX_CELLS**2 * 16:
-            raise ValueError(f"array {entry.name!r} is too large")
+class _Arrays:
+    """The arrays of a file, each unpacked when its shape is known to be right; nothing is unpacked that is not asked for."""
+
+    def __init__(self, entries: list[_Array], payload: memoryview) -> None:
+        self.entries: dict[str, tuple[_Array, memoryview]] = {}
+        start = 0
+        for entry in entries:
+            if entry.name in self.entries or min(entry.nbytes, *entry.shape) < 0:
+                raise ValueError(f"array {entry.name!r} is listed wrongly")
+            self.entries[entry.name] = entry, payload[start : start + entry.nbytes]
+            start += entry.nbytes
+        if start != len(payload):
+            raise ValueError(f"the arrays take {start:,} bytes, the file has {len(payload):,} for them")
+        unpacked = sum(8 * math.prod(entry.shape) for entry in entries)
+        if unpacked > MAX_BYTES:
+            raise ValueError(f"its arrays would take {unpacked:,} bytes, which no tally needs")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.entries
+
+    def entry(self, name: str) -> tuple[_Array, memoryview]:
+        if name not in self.entries:
+            raise ValueError(f"array {name!r} is missing")
+        return self.entries[name]
+
+    def take(self, name: str, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        """The array of that name, which must be of that type and shape, and finite."""
+        entry, packed = self.entry(name)
+        if entry.dtype != dtype or tuple(entry.shape) != shape:
+            raise ValueError(
+                f"array {name!r} is {entry.dtype} of shape {tuple(entry.shape)} where {dtype} of shape {shape} belongs"
+            )
+        kind = np.dtype(dtype)
+        size = math.prod(shape) * kind.itemsize
         unpacker = zlib.decompressobj()
-        raw = unpacker.decompress(payload[start : start + entry.nbytes], size + 1)
-        if len(raw) != size:
-            raise ValueError(f"array {entry.name!r} has the wrong length")
-        shuffled = np.frombuffer(raw, dtype=np.uint8).reshape(dtype.itemsize, -1)
-        arrays[entry.name] = np.ascontiguousarray(shuffled.T).view(dtype).reshape(entry.shape)
-        start += entry.nbytes
-    return arrays
+        raw = unpacker.decompress(packed, size + 1)
+        if len(raw) != size or not unpacker.eof or unpacker.unused_data:
+            raise ValueError(f"array {name!r} does not have its {size:,} bytes")
+        shuffled = np.frombuffer(raw, dtype=np.uint8).reshape(kind.itemsize, -1)
+        array = np.ascontiguousarray(shuffled.T).view(kind).reshape(shape)
+        if not np.isfinite(array).all():
+            raise ValueError(f"array {name!r} is not finite")
+        return array
 
 
-def _rebuild(header: _Header, arrays: dict[str, NDArray[Any]]) -> Tally:
-    lattice = Lattice.from_parts(arrays["edges"].astype(np.float64), header.lattice)
-    n_cells = lattice.n_cells
-    if len(header.groups) > MAX_GROUPS:
-        raise ValueError("too many groups")
-    parts = []
-    for place, group in enumerate(header.groups):
-        part = GroupTally(
-            group.n_users,
-            group.n_rows,
-            group.n_unlabelled,
-            _expect(arrays[f"vectors {place}"], (2, len(VECTORS), n_cells)),
-            _expect(arrays[f"folds {place}"], (2, 4, FOLDS, n_cells)),
-            _expect(arrays[f"cell_users {place}"], (n_cells,)),
-            _rebuild_pairs(arrays, f"{place}", n_cells, within=True),
-        )
-        if min(group.n_users, group.n_rows, group.n_unlabelled) < 0 or (part.vectors[:, 0] < 0).any():
-            raise ValueError("negative counts or weights")
-        parts.append(part)
+def _rebuild(header: _Header, arrays: _Arrays) -> Tally:
+    n_cells = _length(arrays, "edges", 4 * MAX_CELLS) + 1
+    lattice = Lattice.from_parts(arrays.take("edges", FLOAT, (n_cells - 1,)), header.lattice)
+    if lattice.n_cells != n_cells or not -math.inf < lattice.low <= lattice.high < math.inf:
+        raise ValueError("the lattice's limits and edges do not fit")
     labels = tuple(_unpack_label(group.label) for group in header.groups)
-    if len(set(labels)) < len(labels):
-        raise ValueError("a group occurs twice")
+    if len(labels) > MAX_GROUPS or len(set(labels)) < len(labels) or list(labels) != sorted(labels, key=label_key):
+        raise ValueError("the groups are too many, not different or out of order")
+    if min(header.n_spanning, *header.dropped.values(), 0) < 0:
+        raise ValueError("negative counts")
+    if not math.isfinite(header.centre):
+        raise ValueError("the centre is not finite")
     cross = {}
     for a, b in header.cross:
         if not 0 <= a < b < len(labels):
             raise ValueError("cross sums of unknown groups")
         cross[a, b] = _rebuild_pairs(arrays, f"{a} {b}", n_cells, within=False)
-    sketch = arrays.get("sketch")
-    if sketch is not None and (sketch.ndim != 1 or len(sketch) > SKETCH):
-        raise ValueError("the sketch of users has the wrong shape")
+    sketch = None
+    if "sketch" in arrays:
+        sketch = arrays.take("sketch", "<i8", (_length(arrays, "sketch", SKETCH),))
+        if (sketch < 0).any() or (np.diff(sketch) <= 0).any():
+            raise ValueError("the sketch of users is out of order")
     return Tally(
         lattice=lattice,
         groups=labels,
-        parts=tuple(parts),
+        parts=tuple(_rebuild_group(group, arrays, str(place), n_cells) for place, group in enumerate(header.groups)),
         cross=cross,
         n_spanning=header.n_spanning,
         centre=header.centre,
@@ -277,19 +309,38 @@ def _rebuild(header: _Header, arrays: dict[str, NDArray[Any]]) -> Tally:
     )
 
 
-def _expect(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.float64]:
-    if array.shape != shape or array.dtype != np.float64 or not np.isfinite(array).all():
-        raise ValueError(f"an array has shape {array.shape} where {shape} is expected, or is not finite")
-    return array
+def _rebuild_group(group: _Group, arrays: _Arrays, name: str, n_cells: int) -> GroupTally:
+    part = GroupTally(
+        group.n_users,
+        group.n_rows,
+        group.n_unlabelled,
+        arrays.take(f"vectors {name}", FLOAT, (2, len(VECTORS), n_cells)),
+        arrays.take(f"folds {name}", FLOAT, (2, 4, FOLDS, n_cells)),
+        arrays.take(f"cell_users {name}", FLOAT, (n_cells,)),
+        _rebuild_pairs(arrays, name, n_cells, within=True),
+    )
+    weights = part.vectors[:, [VECTORS.index(vector) for vector in ("W", "U", "A", "V0")]]
+    if min(group.n_users, group.n_rows, group.n_unlabelled, weights.min(), part.folds[:, 0].min(), part.cell_users.min()) < 0:
+        raise ValueError("negative counts or weights")
+    return part
 
 
-def _rebuild_pairs(arrays: dict[str, NDArray[Any]], name: str, n_cells: int, within: bool) -> PairSums:
-    index = arrays.get(f"index {name}")
+def _rebuild_pairs(arrays: _Arrays, name: str, n_cells: int, within: bool) -> PairSums:
     n_pairs = n_cells * (n_cells + 1) // 2 if within else n_cells**2
-    if index is not None:
-        if index.ndim != 1 or index.dtype != np.int32 or (len(index) and not 0 <= index[0] <= index[-1] < n_cells**2):
-            raise ValueError("pair sums have a wrong index")
+    index = None
+    if f"index {name}" in arrays:
+        n_pairs = _length(arrays, f"index {name}", n_pairs)
+        index = arrays.take(f"index {name}", "<i4", (n_pairs,))
+        if n_pairs and not 0 <= index[0] <= index[-1] < n_cells**2:
+            raise ValueError("pair sums of unknown cells")
         if (np.diff(index) <= 0).any() or (within and (index // n_cells > index % n_cells).any()):
-            raise ValueError("pair sums have a wrong index")
-        n_pairs = len(index)
-    return PairSums(n_cells, within, index, _expect(arrays[f"pairs {name}"], (2, 4, n_pairs)))
+            raise ValueError("pair sums out of order")
+    return PairSums(n_cells, within, index, arrays.take(f"pairs {name}", FLOAT, (2, 4, n_pairs)))
+
+
+def _length(arrays: _Arrays, name: str, at_most: int) -> int:
+    """The length of an array that may have any, up to a limit."""
+    shape = tuple(arrays.entry(name)[0].shape)
+    if len(shape) != 1 or not 0 <= shape[0] <= at_most:
+        raise ValueError(f"array {name!r} has shape {shape} where at most ({at_most},) belongs")
+    return shape[0]

@@ -250,7 +250,7 @@ def _is_number(kind: type) -> bool:
 
 
 def _require_finite(array: NDArray[Any], column: Column) -> None:
-    low, high = array.min(), array.max()
+    low, high = float(array.min()), float(array.max())
     if low >= -LARGEST and high <= LARGEST:
         return
     column.refuse(~np.isfinite(array), "is not finite", array)

@@ -47,7 +47,7 @@ class Curve:
     @property
     def se(self) -> Floats:
         """Standard errors."""
-        return np.sqrt(np.diag(self.covariance))
+        return standard_errors(self.covariance)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -266,6 +266,11 @@ def residual_covariance(pairs: PairMatrices, l_a: Floats, a: Floats, l_b: Floats
     l are smoother matrices and a, b the same times the fit that residuals are taken from, each (n_points, n_cells).
     """
     return l_a @ pairs.yy @ l_b.T - a @ pairs.wy @ l_b.T - l_a @ pairs.yw @ b.T + a @ pairs.ww @ b.T
+
+
+def standard_errors(covariance: Floats) -> Floats:
+    """Roots of the diagonal, which rounding may have left slightly below 0."""
+    return np.sqrt(np.maximum(np.diag(covariance), 0.0))
 
 
 def margins(covariance: Floats, df: Floats, alpha: float, rng: np.random.Generator) -> tuple[Floats, Floats]:

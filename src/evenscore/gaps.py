@@ -15,6 +15,7 @@ from evenscore.curves import (
     residual_covariance,
     small_sample,
     smooth_at,
+    standard_errors,
     unsmoothed,
 )
 from evenscore.errors import OptionError
@@ -28,6 +29,7 @@ Floats = NDArray[np.float64]
 MIN_EFFECTIVE = 10  # a point with fewer effective users in a group is left out
 MIN_POINTS = 20
 OVERLAP = (0.05, 0.95)
+ROUNDING = 1e-12  # a variance below this share of what the outcomes could give is rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Gap:
     @property
     def se(self) -> Floats:
         """Standard errors."""
-        return np.sqrt(np.diag(self.covariance))
+        return standard_errors(self.covariance)
 
     @property
     def z(self) -> Floats:
@@ -205,9 +207,20 @@ def require_inside(tally: Tally, positions: Floats) -> None:
         raise OptionError(f"the grid lies outside the data, whose scores run from {low:.4g} to {high:.4g}")
 
 
-def judgeable(gap: Gap) -> NDArray[np.bool_]:
-    """Points with enough effective users in both groups and some variation."""
+def enough_users(gap: Gap) -> NDArray[np.bool_]:
+    """Points with enough effective users in both groups."""
     with np.errstate(invalid="ignore"):
-        enough = (gap.effective_a >= MIN_EFFECTIVE) & (gap.effective_b >= MIN_EFFECTIVE)
-        variance = np.diag(gap.covariance)
-        return enough & np.isfinite(gap.gap) & (variance > 1e-14 * np.nanmax(np.append(variance, 0)))
+        return np.asarray((gap.effective_a >= MIN_EFFECTIVE) & (gap.effective_b >= MIN_EFFECTIVE))
+
+
+def judgeable(gap: Gap, outcome_square: float) -> NDArray[np.bool_]:
+    """Points with enough users and with outcomes that vary, beyond rounding of outcomes of that mean square."""
+    rounding = ROUNDING * outcome_square * (1 / gap.effective_a + 1 / gap.effective_b)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(enough_users(gap) & np.isfinite(gap.gap) & (np.diag(gap.covariance) > rounding))
+
+
+def outcome_square(tally: Tally, groups: tuple[Any, ...], weighting: str) -> float:
+    """The mean square of the groups' outcomes around the tally's centre."""
+    sums = [tally.sums(group, weighting) for group in groups]
+    return float(sum(group.Y2.sum() for group in sums) / sum(group.W.sum() for group in sums))

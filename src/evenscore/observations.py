@@ -99,10 +99,11 @@ def observe(
     n_rows = len(columns[0])
     parts = [column for column in columns if column.role == "group"]
     found = {column.role: column for column in columns}
-    codes, labels = _groups(parts)
+    scores = numbers_in(found["score"])
     outcomes = numbers_in(found["outcome"], known=labelled)
+    codes, labels = _groups(parts)
     return Observations(
-        score=numbers_in(found["score"]),
+        score=scores,
         outcome=outcomes,
         group=codes,
         groups=labels,
@@ -246,8 +247,8 @@ def _limit_groups(n_groups: int, parts: list[Column]) -> None:
     if n_groups > MAX_GROUPS:
         names = " x ".join(shortened(part.name) for part in parts)
         raise DataError(
-            f"column {names} (group) has {n_groups:,} different values in {len(parts[0]):,} rows, more than the {MAX_GROUPS} groups "
-            "that are possible: is it an id or a number? Cut numbers into bands first"
+            f"column {names} (group) has {n_groups:,} different values in {len(parts[0]):,} rows, more than the {MAX_GROUPS} "
+            "groups that are possible: is it an id or a number? Cut numbers into bands first"
         )
 
 

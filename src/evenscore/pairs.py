@@ -87,13 +87,15 @@ class PairSums:
 
     def matrices(self, weighting: int) -> PairMatrices:
         """Dense matrices of one weighting."""
+        pairs, values = self.pairs, self.values[weighting]
         squares = np.zeros((4, self.n_cells * self.n_cells))
-        squares[:, self.pairs] = self.values[weighting]
-        ww, wy, yw, yy = squares.reshape(4, self.n_cells, self.n_cells)
-        if not self.within:
-            return PairMatrices(ww, wy, yw, yy)
-        upper = np.triu(wy) + np.triu(yw, 1).T
-        return PairMatrices(_mirror(ww), upper, upper.T, _mirror(yy))
+        for sums, kept in zip(squares, values, strict=True):
+            sums[pairs] = kept
+        if self.within:
+            mirrored = pairs % self.n_cells * self.n_cells + pairs // self.n_cells
+            for place, kept in ((WW, WW), (WY, YW), (YW, WY), (YY, YY)):
+                squares[place][mirrored] = values[kept]
+        return PairMatrices(*squares.reshape(4, self.n_cells, self.n_cells))
 
     def __add__(self, other: PairSums) -> PairSums:
         if self.index is None and other.index is None:
@@ -137,10 +139,6 @@ def _every_pair(n_cells: int, within: bool) -> NDArray[np.int64]:
         return np.arange(n_cells * n_cells)
     rows, columns = np.triu_indices(n_cells)
     return rows * n_cells + columns
-
-
-def _mirror(upper: Floats) -> Floats:
-    return upper + np.triu(upper, 1).T
 
 
 def _densified(n_cells: int, within: bool, index: Index, values: Floats) -> PairSums:

@@ -13,7 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 from evenscore.bandwidth import choose_bandwidth
 from evenscore.curves import grid_positions, margins, residual_covariance, smooth_at
 from evenscore.errors import OptionError, require_alpha, require_option
-from evenscore.gaps import MIN_EFFECTIVE, Gap, estimate_gap, judgeable, pair_grid, require_inside
+from evenscore.gaps import (
+    MIN_EFFECTIVE,
+    Gap,
+    enough_users,
+    estimate_gap,
+    judgeable,
+    outcome_square,
+    pair_grid,
+    require_inside,
+)
 from evenscore.inference import DRAWS, RESOLVED, correlation, draw_normal, empirical_p, quadratic_tail, sup_tail
 from evenscore.multiplicity import holm, min_p
 from evenscore.tables import Table, json_ready, label_text, p_text
@@ -297,7 +306,7 @@ def _test_pair(tally: Tally, a: Any, b: Any, options: Options, n_pairs: int) -> 
     if reason is not None:
         return PairTest(a, b, reason=_few_users(tally, a, b) or reason, bandwidth=h), None
     process = estimate_gap(tally, a, b, points=points, bandwidth=h, impose_null=True, **settings)  # type: ignore[arg-type]
-    keep = judgeable(process)
+    keep = judgeable(process, outcome_square(tally, (a, b), options.weighting))
     if not keep.any():
         return PairTest(a, b, reason=_why_not(tally, a, b, process), bandwidth=h, left_out=len(points)), None
     process = process.at(keep)
@@ -373,9 +382,7 @@ def _why_not(tally: Tally, a: Any, b: Any, process: Gap) -> str:
     few = _few_users(tally, a, b)
     if few is not None:
         return few
-    with np.errstate(invalid="ignore"):
-        enough = (process.effective_a >= MIN_EFFECTIVE) & (process.effective_b >= MIN_EFFECTIVE)
-    if enough.any():
+    if enough_users(process).any():
         return "the outcomes do not vary: all are equal, so there is nothing to compare"
     return (
         f"at no score do both {label_text(a)} and {label_text(b)} have {MIN_EFFECTIVE} effective users "

@@ -2,165 +2,310 @@
 
 from __future__ import annotations
 
-import glob
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from glob import glob
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
+
+from evenscore.archive import is_tally_file
+from evenscore.columns import Column, shortened
 from evenscore.engines.memory import tally_frame
 from evenscore.errors import DataError, FileError, OptionError, listing
 from evenscore.tally import Tally
 
 PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".csv.zst", ".tsv.zst")
+ROLES = ("score", "outcome", "group", "user", "weight", "count")
 NUMERIC_ROLES = ("score", "outcome", "weight", "count")
-DECIMAL_COMMA = r"[-+]?[0-9]{1,3}(\.[0-9]{3})*,[0-9]+([eE][-+]?[0-9]+)?|[-+]?[0-9]+"
+INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+AS_THEY_ARE = ("VARCHAR", "BOOLEAN", "BLOB", "DATE", "TIMESTAMP", "FLOAT", "DOUBLE", *INTEGERS)
+OBJECTS: dict[str, Callable[[Any], Any]] = {"HUGEINT": int, "UHUGEINT": int, "BLOB": bytes}
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", " ": "blanks"}
+MISSING = ("NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "-", ".", "?")
+DECIMAL_COMMA = r"\s*[-+]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)(,[0-9]+)?([eE][-+]?[0-9]+)?\s*"
 
 Paths = str | os.PathLike[str] | list[Any] | tuple[Any, ...]
+Done = TypeVar("Done")
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Files that are ready to be read: SQL for their rows, the columns with their types, and what was assumed about them."""
+    """Files that are ready to be read.
+
+    sql: what to select from. types: the columns with their types. converted: SQL for columns that are text in the file and numbers
+    to us. notes: what was assumed.
+    """
 
     paths: tuple[str, ...]
     sql: str
     types: dict[str, str]
+    converted: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
 def tally_files(data: Paths, *, say: Callable[[str], None] | None = None, **options: Any) -> Tally:
-    """The tally of one or more files."""
-    roles = {role: options[role] for role in ("score", "outcome", "group", "user", "weight", "count")}
-    source = open_files(data, numeric=[value for role, value in roles.items() if role in NUMERIC_ROLES])
+    """The tally of one or more files; ``say`` is told what was assumed about them."""
+    paths = find_files(data)
+    names = _names({role: options[role] for role in ROLES})
+
+    def read(settings: dict[str, str]) -> tuple[Source, dict[str, Any]]:
+        source = _open(paths, names, settings)
+        return source, _fetch(source, names)
+
+    source, columns = _patiently(paths, read)
     for note in source.notes:
         if say is not None:
             say(note)
-    return tally_frame(_fetch(source, roles), **options)
+    return tally_frame(columns, **options)
 
 
-def open_files(data: Paths, numeric: Iterable[Any] = ()) -> Source:
-    """Find the files, and how to read them."""
+def open_files(data: Paths) -> Source:
+    """Find the files, and which columns they have."""
     paths = find_files(data)
-    suffixes = {_kind(path) for path in paths}
-    if len(suffixes) > 1:
-        raise FileError(f"the files are of different kinds ({listing(sorted(suffixes))}); give files of one kind")
-    names = "[" + ", ".join(_text(path) for path in paths) + "]"
-    if suffixes == {"parquet"}:
-        sql = f"read_parquet({names}, union_by_name = false)"
-        return Source(paths, sql, _describe(sql, paths))
-    return _open_csv(paths, names, [name for name in numeric if isinstance(name, str)])
+    return _patiently(paths, lambda settings: _open(paths, {}, settings))
 
 
-def _open_csv(paths: tuple[str, ...], names: str, numeric: list[str]) -> Source:
-    """CSV with whatever separator it has; numbers with a decimal comma are told from text."""
-    notes = []
-    sql = f"read_csv({names}, sample_size = 100000)"
-    types = _describe(sql, paths)
-    separator = _separator(paths[0])
-    if separator not in (",", None):
-        notes.append(f"assumed: columns are separated by {_separator_name(separator)}")
-    suspects = [name for name in numeric if types.get(name) == "VARCHAR" and _has_decimal_comma(sql, name, paths)]
-    if suspects:
-        sql = f"read_csv({names}, sample_size = 100000, decimal_separator = ',', delim = {_text(separator or ';')})"
-        types = _describe(sql, paths)
-        notes.append(f"assumed: numbers have a decimal comma ({listing(suspects)})")
-    return Source(paths, sql, types, tuple(notes))
+def fetch_relation(relation: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """The needed columns of a DuckDB relation."""
+    names = {role: name for role, name in options.items() if role in ROLES}
+    named = {role: [n for n in (v if isinstance(v, list | tuple) else [v]) if isinstance(n, str)] for role, v in names.items()}
+    types = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    selected = _selection(types, {}, {role: found for role, found in named.items() if found}, "relation")
+    return _tidied(relation.project(", ".join(selected.values())).fetchnumpy(), types, selected)
+
+
+# Finding files
 
 
 def find_files(data: Paths) -> tuple[str, ...]:
     """The files that a path, folder, glob or list of these stands for."""
     if isinstance(data, list | tuple):
-        return tuple(path for item in data for path in find_files(item))
-    path = os.fspath(data)
-    if Path(path).is_dir():
-        found = sorted(str(file) for file in Path(path).rglob("*") if file.is_file() and _kind(str(file), strict=False))
-        if not found:
-            raise FileError(f"the folder {path} holds no CSV or Parquet files")
-        return tuple(found)
-    if Path(path).is_file():
+        return tuple(dict.fromkeys(path for item in data for path in find_files(item)))
+    path = Path(data)
+    if path.is_dir():
+        return _files_in(path)
+    if path.is_file():
+        if is_tally_file(path):
+            raise FileError(f"{path} is a saved tally; read it with es.Tally.load")
         if not os.access(path, os.R_OK):
             raise FileError(f"cannot read {path}: permission denied")
-        return (path,)
-    found = sorted(glob.glob(path, recursive=True))
+        return (str(path),)
+    found = sorted(glob(str(path), recursive=True))  # noqa: PTH207 (a pattern may be absolute)
     if not found:
-        raise FileError(f"no file {path}")
-    return tuple(found)
+        remote = "; evenscore reads local files" if "://" in str(data) else ""
+        raise FileError(f"no file {data}{remote}")
+    return tuple(name for match in found for name in (_files_in(Path(match)) if Path(match).is_dir() else (match,)))
 
 
-def _kind(path: str, strict: bool = True) -> str:
-    lower = path.lower()
-    if lower.endswith(PARQUET):
-        return "parquet"
-    if lower.endswith(CSV):
-        return "csv"
-    if strict:
-        raise FileError(f"{path}: evenscore reads {listing((*CSV[:4], *PARQUET))} files and saved tallies; what is this?")
-    return ""
+def _files_in(folder: Path) -> tuple[str, ...]:
+    """Data files in a folder and below; what begins with a dot or an underscore is somebody's bookkeeping."""
+    found = sorted(path for path in folder.rglob("*") if _kind(path.name) and path.is_file() and path.name[0] not in "._")
+    if not found:
+        raise FileError(f"the folder {folder} holds no CSV or Parquet files")
+    return tuple(map(str, found))
 
 
-def _query(sql: str, paths: tuple[str, ...]) -> Any:
-    """Run SQL on a connection of its own; DuckDB's complaints name the files."""
+def _kind(name: str) -> str | None:
+    lower = name.lower()
+    return "Parquet" if lower.endswith(PARQUET) else "CSV" if lower.endswith(CSV) else None
+
+
+# Opening
+
+
+def _patiently(paths: tuple[str, ...], step: Callable[[dict[str, str]], Done]) -> Done:
+    """Take a step with the usual settings; when a CSV turns out to be other than it began, again with others."""
     import duckdb
 
-    try:
-        connection = duckdb.connect()
-        connection.execute("SET enable_progress_bar = false")
-        return connection.execute(sql)
-    except duckdb.Error as error:
-        raise FileError(f"cannot read {listing(paths, 3)}: {str(error).strip().splitlines()[0]}") from None
+    settings = {"sample_size": "100000"}
+    while True:
+        try:
+            return step(settings)
+        except duckdb.InterruptException:
+            raise KeyboardInterrupt from None
+        except duckdb.Error as error:
+            better = _remedy(str(error), settings)
+            if better == settings:
+                raise FileError(f"cannot read {listing(paths, 3)}: {_complaint(str(error))}") from None
+            settings = better
 
 
-def _describe(sql: str, paths: tuple[str, ...]) -> dict[str, str]:
-    rows = _query(f"DESCRIBE SELECT * FROM {sql}", paths).fetchall()
-    return {str(row[0]): str(row[1]) for row in rows}
+def _remedy(complaint: str, settings: dict[str, str]) -> dict[str, str]:
+    """Settings that may help against a complaint, or the same ones."""
+    if "not utf-8" in complaint.lower():
+        return settings | {"encoding": "'latin-1'"}
+    if complaint.startswith("Conversion Error") and "CSV" in complaint:
+        return settings | {"sample_size": "-1", "union_by_name": "true"}
+    return settings
 
 
-def _separator(path: str) -> str | None:
-    found = _query(f"SELECT Delimiter FROM sniff_csv({_text(path)})", (path,)).fetchone()
-    return None if found is None else str(found[0])
+def _complaint(text: str) -> str:
+    """The first lines of what DuckDB says, without advice, SQL and data."""
+    lines = text.strip().split("\n\n")[0].splitlines()
+    return " ".join(line.strip() for line in lines if not line.startswith(("Original Line", "LINE ", "Possible", "Potential", "*")))
 
 
-def _separator_name(separator: str) -> str:
-    return {";": "semicolons", "\t": "tabs", "|": "bars"}.get(separator, repr(separator))
+def _open(paths: tuple[str, ...], names: dict[str, list[str]], settings: dict[str, str]) -> Source:
+    kinds = {path: _kind(path) for path in paths}
+    for path, kind in kinds.items():
+        if kind is None:
+            raise FileError(
+                f"{path}: evenscore reads CSV ({listing(CSV)}) and Parquet ({listing(PARQUET)}) files, and saved tallies"
+            )
+        if Path(path).stat().st_size == 0:
+            raise FileError(f"{path} is empty")
+    if len(set(kinds.values())) > 1:
+        first = {kind: path for path, kind in reversed(kinds.items())}
+        examples = listing(f"{path} is {kind}" for kind, path in first.items())
+        raise FileError(f"the files are of different kinds ({examples}); give files of one kind")
+    if "Parquet" in kinds.values():
+        sql = _reader("read_parquet", paths, {})
+        return Source(paths, sql, _describe(sql))
+    return _open_csv(paths, names, settings)
 
 
-def _has_decimal_comma(sql: str, name: str, paths: tuple[str, ...]) -> bool:
+def _open_csv(paths: tuple[str, ...], names: dict[str, list[str]], settings: dict[str, str]) -> Source:
+    """CSV with whatever separator it has; ids stay exact, and text that means numbers is recognised."""
+    notes = []
+    if "encoding" in settings:
+        notes.append("assumed: the text is in Latin-1, since it is not UTF-8")
+    separator = _separator(paths[0], settings)
+    if separator != "," and not (separator == "\t" and ".tsv" in paths[0].lower()):
+        notes.append(f"assumed: columns are separated by {SEPARATORS.get(separator, repr(separator))}")
+    sql = _reader("read_csv", paths, settings)
+    types = _describe(sql)
+    inexact = [name for name in names.get("user", []) if types.get(name) == "DOUBLE" and not _holds_integers(sql, name)]
+    if inexact:
+        as_text = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in inexact)
+        sql = _reader("read_csv", paths, settings | {"types": "{" + as_text + "}"})
+        types = _describe(sql)
+    converted: dict[str, str] = {}
+    for role in NUMERIC_ROLES:
+        for name in names.get(role, []):
+            if types.get(name) == "VARCHAR" and name not in converted:
+                expression, assumed = _text_as_numbers(sql, Column(name, role, ()))
+                converted |= {name: expression} if expression else {}
+                notes += assumed
+    return Source(paths, sql, types, converted, tuple(notes))
+
+
+def _reader(function: str, paths: tuple[str, ...], settings: Mapping[str, str]) -> str:
+    arguments = ["[" + ", ".join(map(_text, paths)) + "]", *(f"{name} = {value}" for name, value in settings.items())]
+    return f"{function}({', '.join(arguments)})"
+
+
+def _separator(path: str, settings: Mapping[str, str]) -> str:
+    encoding = f", encoding = {settings['encoding']}" if "encoding" in settings else ""
+    return str(_query(f"SELECT Delimiter FROM sniff_csv({_text(path)}{encoding})").fetchone()[0])
+
+
+def _describe(sql: str) -> dict[str, str]:
+    return {str(row[0]): str(row[1]) for row in _query(f"DESCRIBE SELECT * FROM {sql}").fetchall()}
+
+
+def _holds_integers(sql: str, name: str) -> bool:
     column = quoted(name)
-    odd, commas = _query(
-        f"SELECT count(*) FILTER (NOT regexp_full_match({column}, {_text(DECIMAL_COMMA)})), "
-        f"count(*) FILTER (contains({column}, ',')) FROM (SELECT {column} FROM {sql} WHERE {column} IS NOT NULL LIMIT 10000)",
-        paths,
+    return bool(
+        _query(f"SELECT coalesce(bool_and({column} = floor({column}) AND abs({column}) < 2^53), true) FROM {sql}").fetchone()[0]
+    )
+
+
+def _text_as_numbers(sql: str, column: Column) -> tuple[str | None, list[str]]:
+    """SQL that turns text into numbers, if all of it can be, and what that assumes; or an error that shows where it cannot."""
+    name = quoted(column.name)
+    missing = f"trim({name}) IN ({', '.join(map(_text, MISSING))})"
+    n_rows, n_texts, n_missing, n_plain, n_commas = _query(
+        f"SELECT count(*), count({name}), count(*) FILTER ({missing}), count(TRY_CAST({name} AS DOUBLE)) FILTER (NOT {missing}), "
+        f"count(*) FILTER (regexp_full_match({name}, {_text(DECIMAL_COMMA)})) FROM {sql}"
     ).fetchone()
-    return bool(odd == 0 and commas > 0)
+    notes = [f"assumed: {column.name} is missing where it says NA or the like, in {n_missing:,} of {n_rows:,} rows"] * (
+        n_missing > 0
+    )
+    if n_texts == 0:
+        return None, []
+    if n_plain == n_texts - n_missing:
+        return f"CASE WHEN NOT {missing} THEN CAST({name} AS DOUBLE) END", notes
+    if n_commas == n_texts - n_missing:
+        number = f"CAST(replace(replace(trim({name}), '.', ''), ',', '.') AS DOUBLE)"
+        return f"CASE WHEN NOT {missing} THEN {number} END", [f"assumed: {column.name} has a decimal comma", *notes]
+    if n_plain < n_texts / 2:
+        return None, []
+    found = _query(
+        f"SELECT row, {name} FROM (SELECT row_number() OVER () - 1 AS row, {name} FROM {sql}) "
+        f"WHERE NOT {missing} AND TRY_CAST({name} AS DOUBLE) IS NULL LIMIT 3"
+    ).fetchall()
+    shown = ", ".join(f"{row} ({shortened(text)})" for row, text in found)
+    n_bad = n_texts - n_missing - n_plain
+    raise DataError(f"{column} does not hold a number in {n_bad:,} of {n_rows:,} rows (first rows, from 0: {shown})")
 
 
-def _fetch(source: Source, roles: dict[str, Any]) -> dict[str, Any]:
-    """The needed columns as arrays."""
-    wanted: dict[str, str] = {}
+# Reading
+
+
+def _query(sql: str) -> Any:
+    """Run SQL on a connection of its own."""
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.execute("SET enable_progress_bar = false")
+    return connection.execute(sql)
+
+
+def _names(roles: dict[str, Any]) -> dict[str, list[str]]:
+    """The columns that each role names."""
+    names = {}
     for role, value in roles.items():
-        for name in value if isinstance(value, list | tuple) else [value]:
-            if name is None:
-                continue
-            if not isinstance(name, str):
-                raise OptionError(f"{role}: with files, name a column of the file instead of giving an array")
-            if name not in source.types:
-                raise DataError(f"no column {name!r} for {role}; the file has: {listing(source.types)}")
-            wanted[name] = _selected(name, source.types[name], role)
-    rows = _query(f"SELECT {', '.join(wanted.values())} FROM {source.sql}", source.paths).fetchnumpy()
-    return {name: rows[name] for name in wanted}
+        if value is None and role in ("user", "weight", "count"):
+            continue
+        names[role] = list(value) if isinstance(value, list | tuple) else [value]
+        if not all(isinstance(name, str) for name in names[role]):
+            raise OptionError(f"{role}: with files, name a column of the file instead of giving an array")
+    return names
 
 
-def _selected(name: str, kind: str, role: str) -> str:
-    """A column as NumPy can take it."""
-    column = quoted(name)
-    if kind.startswith(("DECIMAL", "HUGEINT", "UHUGEINT")) and role in NUMERIC_ROLES:
-        return f"CAST({column} AS DOUBLE) AS {column}"
-    if kind.startswith(("DECIMAL", "HUGEINT", "UHUGEINT", "ENUM", "UUID", "DATE", "TIME")):
-        return f"CAST({column} AS VARCHAR) AS {column}"
-    return column
+def _fetch(source: Source, names: dict[str, list[str]]) -> dict[str, Any]:
+    """The needed columns as arrays."""
+    selected = _selection(source.types, source.converted, names, "file")
+    columns = _tidied(_query(f"SELECT {', '.join(selected.values())} FROM {source.sql}").fetchnumpy(), source.types, selected)
+    if all(len(values) == 0 for values in columns.values()):
+        raise DataError(f"{listing(source.paths, 3)}: the data has no rows, only the columns {listing(source.types)}")
+    return columns
+
+
+def _selection(types: dict[str, str], converted: dict[str, str], names: dict[str, list[str]], where: str) -> dict[str, str]:
+    """SQL for each needed column, in a type that NumPy can take."""
+    selected: dict[str, str] = {}
+    for role, wanted in names.items():
+        for name in wanted:
+            if name not in types:
+                unnamed = all(re.fullmatch(r"column\d+", known) for known in types)
+                hint = " (is there no line with the names of the columns?)" if unnamed else ""
+                raise DataError(f"no column {shortened(name)} for {role}; the {where} has: {listing(types)}{hint}")
+            column = quoted(name)
+            expression = converted.get(name, column)
+            if expression == column and types[name] not in AS_THEY_ARE:
+                as_number = role in NUMERIC_ROLES and types[name].startswith(("DECIMAL", "HUGEINT", "UHUGEINT"))
+                expression = f"CAST({column} AS {'DOUBLE' if as_number else 'VARCHAR'})"
+            if selected.get(name, column) == column:
+                selected[name] = column if expression == column else f"{expression} AS {column}"
+    return selected
+
+
+def _tidied(fetched: dict[str, Any], types: dict[str, str], selected: dict[str, str]) -> dict[str, Any]:
+    """Arrays by column name; a date is a date and not a moment, and long integers are integers again."""
+    arrays = dict(zip(selected, fetched.values(), strict=True))
+    for name, array in arrays.items():
+        if types[name] == "DATE":
+            arrays[name] = array.astype("datetime64[D]")
+        elif types[name] in OBJECTS and array.dtype == object:
+            known = ~np.ma.getmaskarray(array)
+            array[known] = [OBJECTS[types[name]](value) for value in array[known]]
+    return arrays
 
 
 def quoted(name: str) -> str:

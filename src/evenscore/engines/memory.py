@@ -7,6 +7,7 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 
+from evenscore.columns import open_table
 from evenscore.counting import count as count_rows
 from evenscore.errors import DataError, EvenscoreWarning, OptionError, listing
 from evenscore.lattice import Lattice
@@ -39,14 +40,14 @@ def choose_lattice(
     if isinstance(lattice, Tally):
         lattice = lattice.lattice
     if not isinstance(lattice, Lattice):
-        raise OptionError(f"lattice must be a Tally or an es.Lattice, not a {type(lattice).__name__}")
+        raise OptionError(f"lattice={lattice!r} must be a Tally or an es.Lattice, not of type {type(lattice).__name__}")
     missing = [cut for cut in cuts if lattice.first_cell(cut) is None]
     if missing:
         raise OptionError(f"the given lattice has no edge at {listing(missing)}; make it with cuts={list(cuts)}")
     outside, n_rows = lattice.outside(observations.score), observations.n_rows
     if outside == n_rows or (outside and lattice.discrete):
         what = "are none of the lattice's values" if lattice.discrete else "lie outside the lattice's range"
-        raise DataError(f"{outside:,} of {n_rows:,} scores {what} ({lattice!r})")
+        raise DataError(f"column {observations.columns.score!r} (score): {outside:,} of {n_rows:,} scores {what} ({lattice!r})")
     if outside > 0.01 * n_rows:
         warnings.warn(
             f"{outside:,} of {n_rows:,} scores lie outside {lattice!r}; they share its end cells",
@@ -57,11 +58,16 @@ def choose_lattice(
 
 
 def _collected(data: Any, columns: dict[str, Any]) -> Any:
-    frame = nw.from_native(data, pass_through=True)
+    """Data in memory; of a lazy frame only the columns that are named."""
+    frame, _ = open_table(data)
     if not isinstance(frame, nw.LazyFrame):
         return data
     if frame.implementation.is_spark_like():
         raise DataError("a Spark frame cannot be tallied in memory; write it to Parquet and tally the files")
+    if frame.implementation.is_duckdb():
+        from evenscore.engines.files import fetch_relation
+
+        return fetch_relation(data, columns)
     names = frame.collect_schema().names()
     wanted = [name for value in columns.values() for name in (value if isinstance(value, list | tuple) else [value])]
     wanted = [name for name in wanted if isinstance(name, str) and name in names]
