@@ -165,9 +165,9 @@ def test_two_hundred_groups_stay_small():
 
 
 def test_too_many_cross_sums_is_an_error(monkeypatch):
-    from evenscore import counting
+    from evenscore import spanning
 
-    monkeypatch.setattr(counting, "MAX_CROSS_BYTES", 1000)
+    monkeypatch.setattr(spanning, "MAX_CROSS_BYTES", 1000)
     rows = repeated_users(2000, seed=1, spanning=True)
     with pytest.raises(es.DataError, match="coarser lattice"):
         es.tally(as_dict(rows), **NAMES)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from evenscore.engines import tally
     from evenscore.errors import DataError, EvenscoreError, EvenscoreWarning, FileError, MergeError, OptionError
     from evenscore.lattice import Lattice
-    from evenscore.parity import ParityTest, parity_test
+    from evenscore.parity import parity_test
+    from evenscore.parity_result import ParityTest
     from evenscore.tally import Tally
 
 # The public names and where they live; loaded when first used, so that `evenscore --help` need not wait for NumPy.
@@ -33,7 +34,7 @@ _HOMES = {
     "Lattice": "evenscore.lattice",
     "MergeError": "evenscore.errors",
     "OptionError": "evenscore.errors",
-    "ParityTest": "evenscore.parity",
+    "ParityTest": "evenscore.parity_result",
     "Tally": "evenscore.tally",
     "curves": "evenscore.curves",
     "parity_test": "evenscore.parity",

@@ -76,7 +76,8 @@ def choose_bandwidth(
         if tally.lattice.n_cells < MAX_CELLS:
             remedy = f"tally with more cells (there are {tally.lattice.n_cells}, {MAX_CELLS} are possible)"
         warnings.warn(
-            f"the bandwidth {chosen:.3g} is only {chosen / tally.lattice.cell_width:.1f} cells wide, so the lattice shows through; {remedy}",
+            f"the bandwidth {chosen:.3g} is only {chosen / tally.lattice.cell_width:.1f} cells wide, so the lattice shows through; "
+            + remedy,
             EvenscoreWarning,
             stacklevel=3,
         )

@@ -5,10 +5,15 @@ Exit codes: 0 no disparity shown, 1 disparity, 2 bad usage or bad data, 70 a cra
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 import os
+import re
 import sys
 import traceback
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -28,6 +33,11 @@ def cli() -> None:
     """Does a score mean the same thing for everyone?"""
 
 
+def _choice(name: str, choices: list[str], words: str) -> Callable[[Any], Any]:
+    """An option with a few possible values, the first of them by default."""
+    return click.option(name, type=click.Choice(choices), default=choices[0], show_default=True, help=words)
+
+
 @cli.command(short_help="Test whether the same score means the same outcome in every group.")
 @click.argument("data", metavar="FILE|FOLDER|GLOB|TALLY")
 @click.option("--score", metavar="COLUMN", help="The score.")
@@ -37,19 +47,18 @@ def cli() -> None:
 @click.option("--independent", is_flag=True, help="Declare that every row is a different, independent person.")
 @click.option("--weight", metavar="COLUMN", help="A survey weight.")
 @click.option("--count", metavar="COLUMN", help="How many times the row stands for itself.")
-@click.option("--nulls", type=click.Choice(["error", "drop", "unlabelled"]), default="error", show_default=True,
-              help="What to do with missing values.")
-@click.option("--scale", type=click.Choice(["score", "logit", "rank"]), default="score", show_default=True,
-              help="The axis to smooth on; logit or rank suit skewed scores.")
-@click.option("--weighting", type=click.Choice(["user", "row"]), default="user", show_default=True,
-              help="Whether every user or every row counts the same.")
-@click.option("--method", type=click.Choice(["auto", "sup", "l2"]), default="auto", show_default=True, help="The test.")
+@_choice("--nulls", ["error", "drop", "unlabelled"], "What to do with missing values.")
+@_choice("--scale", ["score", "logit", "rank"], "The axis to smooth on; logit or rank suit skewed scores.")
+@click.option("--cells", type=click.IntRange(1, 512), default=512, show_default=True, help="How finely the axis is cut.")
+@_choice("--weighting", ["user", "row"], "Whether every user or every row counts the same.")
+@_choice("--method", ["auto", "sup", "l2"], "The test.")
 @click.option("--reference", metavar="GROUP", help="Compare each group with this one only.")
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="The level of the test.")
 @click.option("--json", "json_path", metavar="PATH|-", help="Write the result as JSON; with - stdout is JSON alone.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--debug", is_flag=True, help="Show a traceback when something crashes.")
-def audit(data: str, json_path: str | None, quiet: bool, debug: bool, **options: Any) -> int:
+@click.pass_context
+def audit(context: click.Context, /, data: str, json_path: str | None, quiet: bool, debug: bool, **options: Any) -> int:
     """Test whether people with the same score have the same expected outcome in every group.
 
     \b
@@ -60,7 +69,7 @@ def audit(data: str, json_path: str | None, quiet: bool, debug: bool, **options:
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        tally = _tally(data, options, notes, quiet)
+        tally = _tally(context, data, options, notes, quiet)
         _show("testing", quiet)
         from evenscore.parity import parity_test
 
@@ -72,7 +81,9 @@ def audit(data: str, json_path: str | None, quiet: bool, debug: bool, **options:
             weighting=options["weighting"],
         )
         _show("", quiet)
-    notes += dict.fromkeys(str(warning.message) for warning in caught)
+    from evenscore.errors import EvenscoreWarning
+
+    notes += dict.fromkeys(_in_options(str(w.message)) for w in caught if issubclass(w.category, EvenscoreWarning))
     if json_path is not None:
         _write_json(json_path, {"data": data, "tally": tally.to_dict(), "parity_test": test.to_dict(), "notes": notes})
     if not quiet and json_path != "-":
@@ -82,16 +93,19 @@ def audit(data: str, json_path: str | None, quiet: bool, debug: bool, **options:
     return DISPARITY if test.verdict == "disparity" else 0
 
 
-def _tally(data: str, options: dict[str, Any], notes: list[str], quiet: bool) -> Tally:
+def _tally(context: click.Context, data: str, options: dict[str, Any], notes: list[str], quiet: bool) -> Tally:
     """The tally of the data, or the saved one."""
     from evenscore.archive import is_tally_file, load_tally
 
     if is_tally_file(Path(data)):
-        named = [name for name in ("score", "outcome", "groups", "user", "independent", "weight", "count") if options[name]]
-        if named:
-            raise click.UsageError(f"{data} is a saved tally, which knows its columns already; leave out --{named[0].rstrip('s')}")
+        of_data = ("score", "outcome", "groups", "user", "independent", "weight", "count", "nulls", "scale", "cells")
+        given = [name for name in of_data if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT]
+        if given:
+            raise click.UsageError(
+                f"{data} is a saved tally and knows its columns already; leave out --{given[0].rstrip('s')}", context
+            )
         return load_tally(Path(data))
-    _require_columns(data, options)
+    _require_columns(context, data, options)
     from evenscore.engines.files import tally_files
 
     _show("reading", quiet)
@@ -105,7 +119,7 @@ def _tally(data: str, options: dict[str, Any], notes: list[str], quiet: bool) ->
         count=options["count"],
         lattice=None,
         cuts=(),
-        cells=512,
+        cells=options["cells"],
         scale=options["scale"],
         nulls=options["nulls"],
         progress=None if quiet else lambda done, total: _show(f"counting {done:,} of {total:,} rows", quiet),
@@ -113,17 +127,14 @@ def _tally(data: str, options: dict[str, Any], notes: list[str], quiet: bool) ->
     )
 
 
-def _require_columns(data: str, options: dict[str, Any]) -> None:
+def _require_columns(context: click.Context, data: str, options: dict[str, Any]) -> None:
     """All columns are named; else say which are missing and what the file has."""
-    missing = [f"--{name.rstrip('s')}" for name in ("score", "outcome", "groups") if not options[name]]
     if options["user"] and options["independent"]:
-        raise click.UsageError("--user and --independent contradict each other; give one")
+        raise click.UsageError("--user and --independent contradict each other; give one", context)
+    missing = [f"--{name.rstrip('s')}" for name in ("score", "outcome", "groups") if not options[name]]
     no_user = not options["user"] and not options["independent"]
     if not missing and not no_user:
         return
-    from evenscore.engines.files import open_files
-
-    columns = "\n".join(f"  {name}  ({kind.lower()})" for name, kind in list(open_files(data).types.items())[:60])
     lines = []
     if missing:
         lines.append(f"missing: {', '.join(missing)}")
@@ -132,29 +143,37 @@ def _require_columns(data: str, options: dict[str, Any]) -> None:
             "missing: --user, the column that says whose row it is. Rows of one user are not independent, and a test that takes\n"
             "them so cries wolf. If every row is a different person, say so with --independent."
         )
-    raise click.UsageError("\n".join([*lines, f"the columns of {data}:", columns]))
+    raise click.UsageError("\n".join([*lines, f"the columns of {data}:", *_column_lines(data)]), context)
+
+
+def _column_lines(data: str, limit: int = 60) -> list[str]:
+    from evenscore.engines.files import open_files
+    from evenscore.tables import printable
+
+    types = open_files(data).types
+    lines = [f"  {printable(name)}  ({kind.lower()})" for name, kind in list(types.items())[:limit]]
+    return lines if len(types) <= limit else [*lines, f"  ... and {len(types) - limit:,} more"]
 
 
 def _reference(tally: Tally, text: str | None) -> Any:
     """The group that an option names: labels need not be text."""
     if text is None:
         return None
-    from evenscore.errors import OptionError
+    from evenscore.errors import OptionError, listing
     from evenscore.tables import label_text
 
     found = [label for label in tally.groups if label_text(label) == text]
     if len(found) != 1:
-        known = ", ".join(label_text(label) for label in tally.groups)
+        known = listing(map(label_text, tally.groups))
         raise OptionError(f"--reference {text}: {'several groups are' if found else 'no group is'} called so; there are: {known}")
     return found[0]
 
 
 def _write_json(path: str, document: dict[str, Any]) -> None:
-    import msgspec
-
-    encoded = msgspec.json.format(msgspec.json.encode({"evenscore": __version__, **document}), indent=2) + b"\n"
+    text = json.dumps({"evenscore": __version__, **document}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    encoded = text.encode("utf-8", "backslashreplace")  # what is not Unicode becomes an escape, as JSON has them
     if path == "-":
-        click.get_binary_stream("stdout").write(encoded)
+        sys.stdout.buffer.write(encoded)
         return
     from evenscore.archive import write_whole
 
@@ -167,38 +186,72 @@ def _show(message: str, quiet: bool) -> None:
         click.echo("\r\x1b[K" + message, err=True, nl=False)
 
 
-def main(arguments: list[str] | None = None) -> NoReturn:
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with the code that says what happened."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without emoji is no reason to fail
     try:
-        code = cli.main(arguments, standalone_mode=False)
+        code = _run(words)
         sys.stdout.flush()
     except click.ClickException as error:
+        _end_line("")
         error.show()
         code = BAD
     except (click.Abort, KeyboardInterrupt):
-        _end_line("interrupted")
+        _end_line("interrupted\n")
         code = INTERRUPTED
     except BrokenPipeError:
-        # The reader went away; keep the interpreter from complaining about it once more while it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_stdout()
         code = UNREAD
     except Exception as error:
-        code = _failed(error)
-    sys.exit(code if isinstance(code, int) else 0)
+        code = _failed(error, debug="--debug" in words)
+    sys.exit(code)
 
 
-def _failed(error: Exception) -> int:
+def _run(words: list[str]) -> int:
+    """Not click's own main, which ends with 1 when nobody reads the output."""
+    if "_EVENSCORE_COMPLETE" in os.environ:
+        cli.main(words, prog_name="evenscore")
+    try:
+        with cli.make_context("evenscore", words) as context:
+            code = cli.invoke(context)
+    except click.exceptions.Exit as finished:
+        code = finished.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def _failed(error: Exception, debug: bool) -> int:
     from evenscore.errors import EvenscoreError
 
-    if "--debug" in sys.argv:
+    if debug:
         traceback.print_exc()
     if isinstance(error, EvenscoreError):
-        _end_line(f"Error: {error}")
+        _end_line(f"Error: {_in_options(str(error))}\n")
         return BAD
-    _end_line(f"evenscore crashed: {type(error).__name__}: {error}\nThis is a bug; --debug shows where.")
+    if isinstance(error, OSError | MemoryError):
+        _forget_stdout()
+        _end_line(f"evenscore could not finish: {error or 'out of memory'}\n")
+    else:
+        _end_line(f"evenscore crashed: {type(error).__name__}: {error}\nThis is a bug; --debug shows where.\n")
     return CRASH
 
 
+def _in_options(message: str) -> str:
+    """Advice such as nulls='drop' in the words of the command line."""
+    message = re.sub(r"(?<![\w'\"])(nulls|scale|cells|alpha|weighting|method)='?([\w.+-]+)'?", r"--\1 \2", message)
+    return re.sub(r"(?<![\w'\"])(weight|count)=(?!\w)", r"--\1", message)
+
+
+def _forget_stdout() -> None:
+    """Keep the interpreter from complaining once more, while it ends, that it cannot write."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _end_line(message: str) -> None:
+    """A last message on stderr, in place of the progress."""
     clear = "\r\x1b[K" if sys.stderr.isatty() else ""
-    click.echo(clear + message, err=True)
+    visible = "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in message)
+    click.echo(clear + visible, err=True, nl=False)

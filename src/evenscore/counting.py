@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.coding import FOLDS, Users, folds
-from evenscore.errors import DataError
 from evenscore.lattice import Lattice
 from evenscore.observations import Observations
-from evenscore.pairing import Segments, cross_sums, pair_sums
+from evenscore.pairing import Segments, lengths_from, pair_sums
 from evenscore.pairs import PairSums
+from evenscore.spanning import cross_pairs, spanning_users
 from evenscore.tally import SKETCH, VECTORS, GroupTally, Tally
 
 Floats = NDArray[np.float64]
@@ -26,7 +26,6 @@ Ints = NDArray[np.int64]
 
 CHUNK = 1 << 16
 KEY_BITS = 63
-MAX_CROSS_BYTES = 1 << 30
 
 Progress = Callable[[int, int], None]
 
@@ -50,8 +49,8 @@ def count(observations: Observations, lattice: Lattice, progress: Progress | Non
         if progress is not None:
             progress(done, observations.n_rows)
         del rows
-    spanning = _spanning(found, users.span) if len(parts) > 1 and not users.independent else np.zeros(0, dtype=np.int64)
-    cross = _count_cross(observations, lattice, users, spanning, centre) if len(spanning) else {}
+    spanning = spanning_users(found, users.span) if len(parts) > 1 and not users.independent else np.zeros(0, dtype=np.int64)
+    cross = cross_pairs(observations, lattice, users, spanning, centre) if len(spanning) else {}
     return Tally(
         lattice=lattice,
         groups=observations.groups,
@@ -143,7 +142,7 @@ def _sorted_keys(
             mine = user % n_parts == part
             chunk, user = chunk[mine], user[mine] // n_parts
         cell = lattice.cell(observations.score[chunk])
-        positive = observations.outcome[chunk].astype(np.int64) if binary else np.int64(0)
+        positive = observations.outcome[chunk].astype(np.int64) if binary else np.zeros(len(chunk), dtype=np.int64)
         if binary and observations.labelled is not None:
             positive *= observations.labelled[chunk]
         keys[filled : filled + len(chunk)] = layout.pack(user, cell, positive, chunk)
@@ -241,20 +240,13 @@ def _starts(layout: _Layout, keys: Ints) -> Ints:
     return np.concatenate(found)
 
 
-def _lengths(starts: Ints, end: int) -> Ints:
-    lengths = np.empty_like(starts)
-    np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
-    lengths[-1] = end - starts[-1]
-    return lengths
-
-
 def _count_unlabelled(sums: _Sums, observations: Observations, layout: _Layout, keys: Ints) -> Ints:
     """Add U and A; returns the keys of the labelled rows."""
     assert observations.labelled is not None
     if len(keys) == 0:
         return keys
     starts = _starts(layout, keys)
-    lengths = _lengths(starts, len(keys))
+    lengths = lengths_from(starts, len(keys))
     row, cell = layout.rows(keys), layout.cells(keys)
     labelled = observations.labelled[row]
     repeat = np.ones(len(keys)) if observations.count is None else observations.count[row].astype(np.float64)
@@ -271,7 +263,7 @@ def _count_labelled(
     sums: _Sums, observations: Observations, layout: _Layout, keys: Ints, starts: Ints, fold: Ints, centre: float
 ) -> Segments:
     """Add the vectors of labelled rows; returns the rows in order, for the pair sums."""
-    lengths = _lengths(starts, len(keys))
+    lengths = lengths_from(starts, len(keys))
     plain = observations.binary and observations.weight is None and observations.count is None
     n = lengths.astype(np.float64)
     if observations.count is not None:
@@ -320,7 +312,7 @@ def _add_plain(
 
     def by_fold(values: Any) -> Floats:
         counted = np.bincount(fold_code, values, minlength=FOLDS * 2 * n_cells)
-        return counted.reshape(FOLDS, 2, n_cells)
+        return np.asarray(counted.reshape(FOLDS, 2, n_cells), dtype=np.float64)
 
     squares = np.bincount(code, inverse * inverse, minlength=2 * n_cells).reshape(2, n_cells)
     sums.squares[0] += (squares.sum(axis=0), squares[1], squares[1])
@@ -366,73 +358,3 @@ def _add_weighted(
             for vector, values in enumerate((w * w, w * wy, wy * wy)):
                 sums.own[weighting, vector] += np.bincount(cell, values, minlength=n_cells)
     return weight, weight * deviation
-
-
-# Users in several groups
-
-
-def _spanning(found: list[Ints], span: int) -> Ints:
-    """Codes of users that occur in more than one group."""
-    codes = np.concatenate(found)
-    if span <= 8 * len(codes) + CHUNK:
-        return np.flatnonzero(np.bincount(codes, minlength=span) > 1)
-    codes.sort()
-    return np.unique(codes[1:][codes[1:] == codes[:-1]])
-
-
-def _count_cross(
-    observations: Observations, lattice: Lattice, users: Users, spanning: Ints, centre: float
-) -> dict[tuple[int, int], PairSums]:
-    """Pair sums between groups, from the rows of users that span them."""
-    codes = users.codes.astype(np.int64) - users.low
-    near = np.searchsorted(spanning, codes).clip(max=len(spanning) - 1)
-    chosen = spanning[near] == codes
-    if observations.labelled is not None:
-        chosen &= observations.labelled
-    if observations.count is not None:
-        chosen &= observations.count > 0
-    rows = np.flatnonzero(chosen)
-    n_groups = len(observations.groups)
-    owner = near[rows] * n_groups + observations.group[rows]
-    order = np.lexsort((lattice.cell(observations.score[rows]), owner))
-    rows, owner = rows[order], owner[order]
-    starts = np.flatnonzero(np.concatenate([[True], owner[1:] != owner[:-1]]))
-    segments = _segments_of(observations, lattice, rows, starts, centre)
-    user, group = np.divmod(owner[starts], n_groups)
-    cross: dict[tuple[int, int], PairSums] = {}
-    for (a, b), (left, right) in _segment_pairs(user, group).items():
-        cross[a, b] = cross_sums(segments, left, right, lattice.n_cells)
-        if sum(sums.nbytes for sums in cross.values()) > MAX_CROSS_BYTES:
-            raise DataError(
-                f"{len(spanning):,} users occur in several of {n_groups} groups, and the sums that tie the groups together outgrow "
-                f"{MAX_CROSS_BYTES >> 30} GB; use fewer groups or a coarser lattice (cells=128)"
-            )
-    return cross
-
-
-def _segments_of(observations: Observations, lattice: Lattice, rows: Ints, starts: Ints, centre: float) -> Segments:
-    lengths = _lengths(starts, len(rows))
-    repeat = np.ones(len(rows)) if observations.count is None else observations.count[rows].astype(np.float64)
-    weight = repeat if observations.weight is None else repeat * observations.weight[rows]
-    outcome = weight * (observations.outcome[rows].astype(np.float64) - centre)
-    cell = lattice.cell(observations.score[rows]).astype(np.uint16)
-    return Segments(cell, starts, lengths, np.add.reduceat(repeat, starts), weight=weight, outcome=outcome)
-
-
-def _segment_pairs(user: Ints, group: Ints) -> dict[tuple[int, int], tuple[Ints, Ints]]:
-    """For each pair of groups the segments that belong to one user; segments are in order of user, then group."""
-    pairs: dict[tuple[int, int], list[tuple[Ints, Ints]]] = {}
-    step = 1
-    while True:
-        left = np.flatnonzero(user[step:] == user[:-step]) if step < len(user) else np.zeros(0, dtype=np.int64)
-        if len(left) == 0:
-            break
-        key = group[left] * 256 + group[left + step]
-        for code in np.unique(key):
-            mine = left[key == code]
-            pairs.setdefault((int(code) // 256, int(code) % 256), []).append((mine, mine + step))
-        step += 1
-    return {
-        pair: (np.concatenate([left for left, _ in found]), np.concatenate([right for _, right in found]))
-        for pair, found in sorted(pairs.items())
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,7 +183,7 @@ def _no_wider(points: Floats, bandwidth: float) -> Floats:
     span = points[-1] - points[0]
     step = max(bandwidth, span / MAX_POINTS)
     pieces = [points[:1]]
-    for left, right in zip(points[:-1], points[1:], strict=True):
+    for left, right in itertools.pairwise(points):
         n_steps = max(1, int(np.ceil((right - left) / step - 1e-9)))
         pieces.append(np.linspace(left, right, n_steps + 1)[1:])
     return np.concatenate(pieces)

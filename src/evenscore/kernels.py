@@ -31,12 +31,12 @@ def _normal(u: Floats) -> Floats:
     return np.asarray(np.exp(-0.5 * u * u) / np.sqrt(2 * np.pi))
 
 
-# The widths are canonical bandwidths, (int K^2 / (int u^2 K)^2)^(1/5), relative to the Gaussian's: with them one rule of thumb gives
-# every kernel the same amount of smoothing (Marron and Nolan 1988). Kernels of higher order have no second moment and keep 1.
+# The widths are canonical bandwidths, (int K^2 / (int u^2 K)^2)^(1/5), relative to the Gaussian's: with them one rule of thumb
+# gives every kernel the same amount of smoothing (Marron and Nolan 1988). Kernels of higher order have no second moment and keep 1.
 KERNELS = {
     "gaussian": Kernel(_normal, 1.0, 1),
-    "epanechnikov": Kernel(lambda u: 0.75 * np.clip(1 - u * u, 0, None), 2.2138, 1),
-    "box": Kernel(lambda u: 0.5 * (np.abs(u) <= 1), 1.7400, 1),
+    "epanechnikov": Kernel(lambda u: np.asarray(0.75 * np.clip(1 - u * u, 0, None)), 2.2138, 1),
+    "box": Kernel(lambda u: np.asarray(0.5 * (np.abs(u) <= 1)), 1.7400, 1),
     "triangular": Kernel(lambda u: np.clip(1 - np.abs(u), 0, None), 2.4320, 1),
     "gaussian4": Kernel(lambda u: (3 - u * u) / 2 * _normal(u), 1.0, 3),
     "gaussian6": Kernel(lambda u: (15 - 10 * u * u + u**4) / 8 * _normal(u), 1.0, 5),
@@ -53,10 +53,10 @@ def kernel_named(name: str) -> Kernel:
 class Smoother:
     """A linear smoother at n_points points over n_cells cells.
 
-    matrix: (n_points, n_cells); a curve is ``matrix @ Y`` and ``matrix @ W`` is 1. A row is nan where nothing can be said. tilt: the
-    same shape, how fast the matrix changes across a cell; None when that is not needed.
-    slopes: (n_points, degree, n_cells), the same for the higher coefficients of the local polynomial in u. u: (n_points, n_cells)
-    distances in bandwidths.
+    matrix: (n_points, n_cells); a curve is ``matrix @ Y`` and ``matrix @ W`` is 1. A row is nan where nothing can be said.
+    slopes: (n_points, degree, n_cells), the same for the higher coefficients of the local polynomial in u.
+    u: (n_points, n_cells), distances in bandwidths.
+    tilt: (n_points, n_cells), how fast the matrix changes across a cell; None when that is not needed.
     """
 
     matrix: Floats

@@ -62,7 +62,7 @@ class Lattice:
             raise OptionError("a lattice on scale='rank' needs scores: use es.tally(..., scale='rank') and reuse its lattice")
         if not (np.isfinite(low) and np.isfinite(high) and low < high):
             raise OptionError(f"a lattice needs finite limits with low < high, not low={low!r}, high={high!r}")
-        if scale == "logit" and not (0 <= low and high <= 1):
+        if scale == "logit" and not (low >= 0 and high <= 1):
             raise OptionError(f"scale='logit' needs scores between 0 and 1; this lattice runs from {low:g} to {high:g}")
         open_ended = not (low == 0 and high == 1) or scale == "logit"
         if open_ended and cells < 3:
@@ -109,7 +109,7 @@ class Lattice:
             raise OptionError(f"{len(points)} distinct scores: a lattice of values takes 1 to {max_cells}")
         if not np.isfinite(points).all():
             raise OptionError("the values of a lattice must be finite")
-        if scale == "logit" and not (0 <= points[0] and points[-1] <= 1):
+        if scale == "logit" and not (points[0] >= 0 and points[-1] <= 1):
             raise OptionError(f"scale='logit' needs scores between 0 and 1; they run from {points[0]:g} to {points[-1]:g}")
         points.setflags(write=False)
         return cls._make(points[1:].copy(), points, scale, float(points[0]), float(points[-1]), False, max_cells)
@@ -127,14 +127,14 @@ class Lattice:
         low, high = float(array.min()), float(array.max())
         if not (np.isfinite(low) and np.isfinite(high)):
             raise DataError("scores must be finite; use nulls='drop' to leave out missing ones")
-        if scale == "logit" and not (0 <= low and high <= 1):
+        if scale == "logit" and not (low >= 0 and high <= 1):
             raise DataError(f"scale='logit' needs scores between 0 and 1; these run from {low:g} to {high:g}")
         distinct = _few_distinct(array, cells)
         if distinct is not None:
             return cls.from_values(distinct, scale=scale, max_cells=cells)
         if scale == "rank":
             return cls._by_rank(array, cells, cuts)
-        if scale == "score" and 0 <= low and high <= 1:
+        if scale == "score" and low >= 0 and high <= 1:
             return cls(0.0, 1.0, cells=cells, cuts=cuts, scale=scale)
         tails = np.quantile(array, [TAIL, 1 - TAIL])
         inner_low, inner_high = (float(tail) for tail in tails)

@@ -27,7 +27,7 @@ USERS = 1024  # long users multiplied at a time
 class Segments:
     """The labelled rows of one group in order of user, then cell.
 
-    cell: (n_rows,), 16 bits. starts, lengths: (n_users,) where each user's rows are. n: (n_users,) rows of the user, repeats counted.
+    cell: (n_rows,), 16 bits. starts, lengths: (n_users,) where each user's rows are. n: (n_users,) rows, repeats counted.
     positive: (n_rows,) bool for 0/1 outcomes of weight one; else weight and outcome: (n_rows,) with outcome = weight * deviation.
     """
 
@@ -51,6 +51,14 @@ class Segments:
             return np.ones_like(positive), positive
         assert self.weight is not None and self.outcome is not None
         return self.weight[rows], self.outcome[rows]
+
+
+def lengths_from(starts: Ints, end: int) -> Ints:
+    """How many rows each segment has, given where they start."""
+    lengths = np.empty_like(starts)
+    np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
+    lengths[-1] = end - starts[-1]
+    return lengths
 
 
 def pair_sums(segments: Segments, n_cells: int, own: Floats) -> PairSums:
@@ -196,10 +204,8 @@ def user_cells(segments: Segments, users: Ints, n_cells: int) -> tuple[Floats, F
     size = len(users) * n_cells
     weight, outcome = segments.values(rows)
     shape = (len(users), n_cells)
-    return (
-        np.bincount(place, weight, minlength=size).reshape(shape),
-        np.bincount(place, outcome, minlength=size).reshape(shape),
-    )
+    counted = [np.bincount(place, values, minlength=size).reshape(shape).astype(np.float64) for values in (weight, outcome)]
+    return counted[0], counted[1]
 
 
 def _sparse(segments: Segments, n_cells: int, own: Floats) -> PairSums:
@@ -227,7 +233,7 @@ def cross_sums(segments: Segments, left: Ints, right: Ints, n_cells: int) -> Pai
     for block in _blocks(np.arange(len(left)), USERS):
         (w, y), (v, z) = (user_cells(segments, side[block], n_cells) for side in (left, right))
         scale = (1 / (segments.n[left[block]] * segments.n[right[block]]))[:, None]
-        for weighting, factor in enumerate((scale, 1.0)):
+        for weighting, factor in enumerate((scale, np.ones_like(scale))):
             for place, (one, other) in enumerate(((w, v), (w, z), (y, v), (y, z))):
                 squares[weighting, place] += (one * factor).T @ other
     return PairSums.from_squares(squares, within=False)

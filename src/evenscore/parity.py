@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,196 +25,22 @@ from evenscore.gaps import (
 )
 from evenscore.inference import DRAWS, RESOLVED, correlation, draw_normal, empirical_p, quadratic_tail, sup_tail
 from evenscore.multiplicity import holm, min_p
-from evenscore.tables import Table, json_ready, label_text, p_text
+from evenscore.parity_result import POWER, PairTest, ParityTest, not_shown
+from evenscore.tables import label_text
 from evenscore.tally import Tally, require_groups, require_tally
-from evenscore.verdict import DISPARITY, INCONCLUSIVE, combine
+from evenscore.verdict import DISPARITY, INCONCLUSIVE
 
 Floats = NDArray[np.float64]
 
 METHODS = ("sup", "l2")
 AUTO = "sup"
 COMPARISONS = ("pairs", "reference")
-POWER = 0.8
 JOINT_BYTES = 1 << 28
 
 STATISTICS: dict[str, Callable[[Floats], Floats]] = {
     "sup": lambda z: np.abs(z).max(axis=-1),
     "l2": lambda z: (z * z).sum(axis=-1),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class PairTest:
-    """The comparison of two groups.
-
-    score, gap, se, band_low, band_high, p_points, effective_a, effective_b: (n_points,), gap = group_a minus group_b. left_out: grid
-    points with too few users.
-    """
-
-    group_a: Any
-    group_b: Any
-    p_value: float = np.nan
-    p_adjusted: float = np.nan
-    p_source: str = "none"
-    statistic: float = np.nan
-    verdict: str = INCONCLUSIVE
-    reason: str = ""
-    bandwidth: float = np.nan
-    minimum_detectable_gap: float = np.nan
-    left_out: int = 0
-    score: Floats = field(default_factory=lambda: np.zeros(0))
-    gap: Floats = field(default_factory=lambda: np.zeros(0))
-    se: Floats = field(default_factory=lambda: np.zeros(0))
-    band_low: Floats = field(default_factory=lambda: np.zeros(0))
-    band_high: Floats = field(default_factory=lambda: np.zeros(0))
-    p_points: Floats = field(default_factory=lambda: np.zeros(0))
-    effective_a: Floats = field(default_factory=lambda: np.zeros(0))
-    effective_b: Floats = field(default_factory=lambda: np.zeros(0))
-
-    @property
-    def _largest(self) -> int | None:
-        return int(np.argmax(np.abs(self.gap))) if len(self.gap) else None
-
-    @property
-    def max_gap(self) -> float:
-        """The largest gap along the score, with its sign."""
-        return float(self.gap[self._largest]) if self._largest is not None else np.nan
-
-    @property
-    def at_score(self) -> float:
-        """The score at which the gap is largest."""
-        return float(self.score[self._largest]) if self._largest is not None else np.nan
-
-    def regions(self, alpha: float) -> list[dict[str, float]]:
-        """Runs of grid points at which a gap of one sign is shown, for all points at once: limits, largest gap and where."""
-        sign = np.where(self.p_points <= alpha, np.sign(self.gap), 0)
-        ends = np.flatnonzero(np.diff(sign)) + 1
-        found = []
-        for start, end in zip([0, *ends], [*ends, len(sign)], strict=True):
-            if start < end and sign[start] != 0:
-                peak = start + int(np.argmax(np.abs(self.gap[start:end])))
-                found.append(
-                    {
-                        "score_low": float(self.score[start]),
-                        "score_high": float(self.score[end - 1]),
-                        "gap": float(self.gap[peak]),
-                        "at_score": float(self.score[peak]),
-                    }
-                )
-        return found
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class ParityTest(Table):
-    """The result of ``es.parity_test``."""
-
-    pairs: tuple[PairTest, ...]
-    method: str
-    alpha: float
-    weighting: str
-    degree: int
-    kernel: str
-    adjustment: str
-    independent: bool
-    frame_kind: str | None = None
-
-    @property
-    def null(self) -> str:
-        """What is tested, in words."""
-        unit = "user" if self.weighting == "user" else "row"
-        return f"people with the same score have the same expected outcome in every group (each {unit} weighs the same)"
-
-    @property
-    def p_value(self) -> float:
-        """The smallest adjusted p-value; nan when no pair could be judged."""
-        known = [pair.p_adjusted for pair in self.pairs if np.isfinite(pair.p_adjusted)]
-        return min(known) if known else np.nan
-
-    @property
-    def verdict(self) -> str:
-        """"disparity" or "inconclusive"."""
-        return combine(pair.verdict for pair in self.pairs)
-
-    @property
-    def reason(self) -> str:
-        """Why the verdict is what it is."""
-        if self.verdict == DISPARITY:
-            shown = [f"{label_text(pair.group_a)} and {label_text(pair.group_b)}" for pair in self.pairs if pair.verdict == DISPARITY]
-            return "a gap is shown between " + "; ".join(shown)
-        reasons = dict.fromkeys(pair.reason for pair in self.pairs if not np.isfinite(pair.p_value)) or {self._not_shown(): None}
-        return "; ".join(reasons)
-
-    def _not_shown(self) -> str:
-        return (
-            "no gap is shown; a constant gap of "
-            f"{self.minimum_detectable_gap:.3g} or more would have been found with probability {POWER:g}"
-        )
-
-    @property
-    def minimum_detectable_gap(self) -> float:
-        """The constant gap that the test finds with probability .8 in each pair it could judge."""
-        known = [pair.minimum_detectable_gap for pair in self.pairs if np.isfinite(pair.minimum_detectable_gap)]
-        return max(known) if known else np.nan
-
-    @property
-    def max_gap(self) -> float:
-        """The largest gap of all pairs, with its sign (group_a minus group_b)."""
-        gaps = [pair.max_gap for pair in self.pairs if np.isfinite(pair.max_gap)]
-        return max(gaps, key=abs) if gaps else np.nan
-
-    @property
-    def points(self) -> list[dict[str, Any]]:
-        """One row for each pair and grid point."""
-        names = ("score", "gap", "se", "band_low", "band_high", "p_points", "effective_a", "effective_b")
-        columns = ("score", "gap", "se", "band_low", "band_high", "p_value", "effective_users_a", "effective_users_b")
-        return [
-            {"group_a": pair.group_a, "group_b": pair.group_b}
-            | {column: float(value) for column, value in zip(columns, values, strict=True)}
-            for pair in self.pairs
-            for values in zip(*(getattr(pair, name) for name in names), strict=True)
-        ]
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One row a pair."""
-        names = ("group_a", "group_b", "p_value", "p_adjusted", "max_gap", "at_score", "verdict")
-        return [{name: getattr(pair, name) for name in names} for pair in self.pairs]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result in JSON-ready values."""
-        names = ("method", "alpha", "weighting", "degree", "kernel", "adjustment", "null", "p_value", "verdict", "reason")
-        return {name: json_ready(getattr(self, name)) for name in names} | {
-            "minimum_detectable_gap": json_ready(self.minimum_detectable_gap),
-            "max_gap": json_ready(self.max_gap),
-            "pairs": [
-                json_ready(row | {name: getattr(pair, name) for name in ("reason", "p_source", "bandwidth", "minimum_detectable_gap")})
-                for row, pair in zip(self.rows(), self.pairs, strict=True)
-            ],
-            "points": json_ready(self.points),
-        }
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the gap of each pair along the score with its simultaneous band (needs matplotlib)."""
-        from evenscore.report.figures import draw_gaps
-
-        return draw_gaps(self, ax)
-
-    def _title(self) -> str:
-        return f"Parity test ({self.method}): {self.verdict}, p = {p_text(self.p_value)}"
-
-    def _notes(self) -> list[str]:
-        notes = [f"null: {self.null}", f"verdict: {self.verdict}, because {self.reason}"]
-        if len(self.pairs) > 1:
-            notes.append(f"p adjusted for {len(self.pairs)} pairs by {self.adjustment}")
-        if any(pair.p_source == "tail" for pair in self.pairs):
-            notes.append(f"p below {RESOLVED / DRAWS:g} is from a tail approximation, not from draws")
-        for pair in self.pairs:
-            if pair.left_out:
-                name = f"{label_text(pair.group_a)} and {label_text(pair.group_b)}"
-                notes.append(f"{name}: {pair.left_out} grid points left out, fewer than {MIN_EFFECTIVE} effective users in a group")
-        return notes
-
-    def _frame_kind(self) -> str | None:
-        return self.frame_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +175,7 @@ def _test_pair(tally: Tally, a: Any, b: Any, options: Options, n_pairs: int) -> 
 def _tail(method: str, corr: Floats) -> Callable[[float], float]:
     if method == "sup":
         return lambda statistic: sup_tail(statistic, corr)
-    return lambda statistic: quadratic_tail(statistic, np.linalg.eigvalsh(corr))
+    return lambda statistic: quadratic_tail(statistic, np.asarray(np.linalg.eigvalsh(corr), dtype=np.float64))
 
 
 def _detectable(draws: Floats, se: Floats, method: str, alpha: float) -> float:
@@ -418,13 +244,15 @@ def _adjusted(
         shown = bool(p_adjusted <= options.alpha)
         reason = pair.reason
         if not shown and np.isfinite(p_adjusted):
-            found = f"no gap is shown; a constant gap of {pair.minimum_detectable_gap:.3g} would have been found with probability {POWER:g}"
-            reason = f"{reason}; {found}" if reason else found
+            reason = _joined(reason, not_shown(pair.minimum_detectable_gap))
         elif shown:
-            found = f"the gap is {pair.max_gap:+.3g} at score {pair.at_score:.3g}"
-            reason = f"{reason}; {found}" if reason else found
+            reason = _joined(reason, f"the gap is {pair.max_gap:+.3g} at score {pair.at_score:.3g}")
         finished.append(replace(pair, p_adjusted=float(p_adjusted), verdict=DISPARITY if shown else INCONCLUSIVE, reason=reason))
     return finished, how
+
+
+def _joined(*reasons: str) -> str:
+    return "; ".join(reason for reason in reasons if reason)
 
 
 def _joint_draws(tally: Tally, tested: list[tuple[PairTest, Gap]], options: Options) -> Floats | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import html
 import importlib
+import importlib.util
 import math
 import sys
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -141,9 +143,9 @@ def text_table(rows: Sequence[dict[str, Any]], limit: int = 40) -> str:
         return "  (no rows)"
     header, body, numeric = _cells(rows[:limit])
     body = [[printable(cell) for cell in line] for line in body]
-    widths = [max(len(line[i]) for line in [header, *body]) for i in range(len(header))]
+    widths = [max(_width(line[i]) for line in [header, *body]) for i in range(len(header))]
     lines = [
-        "  " + "  ".join(c.rjust(w) if num else c.ljust(w) for c, w, num in zip(line, widths, numeric, strict=True)).rstrip()
+        "  " + "  ".join(_padded(cell, width, num) for cell, width, num in zip(line, widths, numeric, strict=True)).rstrip()
         for line in [header, *body]
     ]
     if len(rows) > limit:
@@ -151,11 +153,22 @@ def text_table(rows: Sequence[dict[str, Any]], limit: int = 40) -> str:
     return "\n".join(lines)
 
 
+def _width(text: str) -> int:
+    """Columns of a terminal that a text takes: East Asian letters and emoji take two."""
+    return sum(0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def _padded(text: str, width: int, right: bool) -> str:
+    blanks = " " * (width - _width(text))
+    return blanks + text if right else text + blanks
+
+
 def html_table(rows: Sequence[dict[str, Any]], limit: int = 200) -> str:
     """A plain HTML table; every label is escaped."""
     if not rows:
         return "<p>(no rows)</p>"
     header, body, numeric = _cells(rows[:limit])
+    body = [[printable(cell, 200) for cell in line] for line in body]
 
     def line(cells: list[str], tag: str) -> str:
         styled = (

@@ -31,10 +31,11 @@ SKETCH = 1024  # hashes kept to notice the same users in two tallies
 class CellSums:
     """The sums of one group under one weighting, each (n_cells,).
 
-    W weight; Y outcome and Y2 squared outcome, as deviations from the tally's centre; X score; XY score times outcome; U weight of rows without a known
-    outcome; A weight of all rows, labelled or not (a row counts 1 / all rows of the user); V0, V1, V2 the row-level sums of w^2,
-    w^2 y, w^2 y^2; N users with a labelled row in the cell. position: where the cells lie on the axis. tilt: sum of weighted outcome
-    times the row's distance from that position, so that a smoother can follow outcomes inside a cell.
+    W weight; Y outcome and Y2 squared outcome, as deviations from the tally's centre; X score; XY score times outcome.
+    U weight of rows without a known outcome; A weight of all rows, labelled or not (a row counts 1 / all rows of the user).
+    V0, V1, V2 the row-level sums of w^2, w^2 y, w^2 y^2. N users with a labelled row in the cell.
+    position: where the cells lie on the axis. tilt: sum of weighted outcome times the row's distance from that position, so that
+    a smoother can follow outcomes inside a cell.
     """
 
     W: Floats

@@ -53,6 +53,7 @@ def tally(
 
     Examples
     --------
+    >>> import evenscore as es
     >>> data = {"s": [0.2, 0.4, 0.6, 0.8], "y": [0, 1, 0, 1], "g": list("aabb"), "id": [1, 1, 2, 3]}
     >>> es.tally(data, score="s", outcome="y", group="g", user="id").n_users
     {'a': 1, 'b': 2}

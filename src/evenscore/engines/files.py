@@ -76,7 +76,8 @@ def fetch_relation(relation: Any, options: dict[str, Any]) -> dict[str, Any]:
     named = {role: [n for n in (v if isinstance(v, list | tuple) else [v]) if isinstance(n, str)] for role, v in names.items()}
     types = dict(zip(relation.columns, map(str, relation.types), strict=True))
     selected = _selection(types, {}, {role: found for role, found in named.items() if found}, "relation")
-    return _tidied(relation.project(", ".join(selected.values())).fetchnumpy(), types, selected)
+    chosen = relation.project(", ".join(selected.values()))
+    return _tidied(_patiently(("the relation",), lambda _: chosen.fetchnumpy()), types, selected)
 
 
 # Finding files
@@ -126,8 +127,10 @@ def _patiently(paths: tuple[str, ...], step: Callable[[dict[str, str]], Done]) -
     while True:
         try:
             return step(settings)
-        except duckdb.InterruptException:
-            raise KeyboardInterrupt from None
+        except (duckdb.InterruptException, RuntimeError) as error:  # what DuckDB makes of Ctrl-C
+            if "interrupt" in str(error).lower():
+                raise KeyboardInterrupt from None
+            raise
         except duckdb.Error as error:
             better = _remedy(str(error), settings)
             if better == settings:

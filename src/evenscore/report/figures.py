@@ -6,7 +6,7 @@ from typing import Any
 
 from evenscore.curves import Curves
 from evenscore.errors import EvenscoreError
-from evenscore.parity import ParityTest
+from evenscore.parity_result import ParityTest
 from evenscore.tables import label_text, p_text
 
 # Okabe and Ito's colours, told apart with any kind of colour vision.

@@ -6,7 +6,7 @@ import textwrap
 
 import numpy as np
 
-from evenscore.parity import PairTest, ParityTest
+from evenscore.parity_result import PairTest, ParityTest
 from evenscore.tables import label_text, number_text, p_text, printable, text_table
 from evenscore.tally import Tally
 from evenscore.verdict import DISPARITY
@@ -39,11 +39,8 @@ def _verdict(test: ParityTest) -> str:
     lines = [f"  {words}  (p = {p_text(test.p_value)})"]
     if np.isfinite(test.max_gap):
         pair = max(test.pairs, key=lambda p: abs(p.max_gap) if np.isfinite(p.max_gap) else -1)
-        lines.append(
-            _wrapped(
-                f"largest gap: {abs(pair.max_gap):.3f} at score {number_text(pair.at_score)}, outcomes of {_sides(pair, pair.max_gap)}"
-            )
-        )
+        where = f"at score {number_text(pair.at_score)}, outcomes of {_sides(pair, pair.max_gap)}"
+        lines.append(_wrapped(f"largest gap: {abs(pair.max_gap):.3f} {where}"))
     if test.verdict != DISPARITY:
         lines.append(_wrapped(test.reason))
     return "\n".join(lines)
@@ -62,10 +59,9 @@ def _where(test: ParityTest) -> str:
     lines = []
     for pair in test.pairs:
         for region in pair.regions(test.alpha):
-            lines.append(
-                f"  {_sides(pair, region['gap'])} from score {number_text(region['score_low'])} to {number_text(region['score_high'])}, "
-                f"by up to {abs(region['gap']):.3f}"
-            )
+            low, high = number_text(region["score_low"]), number_text(region["score_high"])
+            where = f"at score {low}" if low == high else f"from score {low} to {high}"
+            lines.append(f"  {_sides(pair, region['gap'])} {where}, by up to {abs(region['gap']):.3f}")
     if lines:
         return "\n".join(["  where a gap is shown at the single score:", *("  " + line for line in lines)])
     if test.verdict == DISPARITY:
@@ -74,7 +70,7 @@ def _where(test: ParityTest) -> str:
 
 
 def _footer(test: ParityTest) -> str:
-    weighed = "each user counts once, however many rows" if test.weighting == "user" else "each row counts once"
+    weighed = "each user counts once, whatever the number of rows" if test.weighting == "user" else "each row counts once"
     lines = [f"tested: {test.null}", f"how: method {test.method}, {weighed}, level {test.alpha:g}"]
     lines += [note for note in test._notes() if not note.startswith(("null:", "verdict:"))]
     return "\n".join(_wrapped(line) for line in lines)
