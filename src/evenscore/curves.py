@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,8 @@ class Curves(Table):
     weighting: str
     alpha: float
     lattice: Lattice
-    frame_kind: str | None = field(default=None)
+    binary: bool = False
+    frame_kind: str | None = None
 
     @property
     def groups(self) -> tuple[Any, ...]:
@@ -150,7 +151,7 @@ def curves(
         for group in tally.groups
         if tally.n_rows[group] > 0
     ]
-    return Curves(tuple(found), degree, kernel, weighting, alpha, tally.lattice, tally.frame_kind)
+    return Curves(tuple(found), degree, kernel, weighting, alpha, tally.lattice, tally.binary, tally.frame_kind)
 
 
 def _curve(
@@ -203,7 +204,7 @@ def own_grid(lattice: Lattice, sums: CellSums) -> Floats:
     used = np.flatnonzero(sums.W > 0)
     if lattice.discrete and len(used) <= FEW_VALUES:
         return sums.position[used]
-    levels = np.linspace(0.005, 0.995, GRID_POINTS)
+    levels = np.linspace(0.01, 0.99, GRID_POINTS)
     return np.unique(quantiles(lattice, sums.W, levels))
 
 

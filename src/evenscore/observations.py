@@ -5,6 +5,7 @@ Nothing behind this module knows what kind of frame the data came in.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.coding import Users, coded_users, encode_integers, independent_users, integer_users
+from evenscore.coding import Users, coded_users, encode_integers, independent_users, integer_users, types_in
 from evenscore.columns import (
     Column,
     Mask,
@@ -294,6 +295,9 @@ def _users(column: Column) -> Users:
         return integer_users(np.asarray(to_numpy(values)))
     if floats:
         return integer_users(_whole_numbers(np.asarray(to_numpy(values)), column))
+    if isinstance(values, np.ndarray) and values.dtype == object and types_in(values) == {int}:
+        with contextlib.suppress(OverflowError):
+            return integer_users(np.asarray(values).astype(np.int64))
     return coded_users(*codes_of(column))
 
 

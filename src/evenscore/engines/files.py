@@ -71,11 +71,13 @@ def open_files(data: Paths) -> Source:
 
 
 def fetch_relation(relation: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """The needed columns of a DuckDB relation."""
-    names = {role: name for role, name in options.items() if role in ROLES}
-    named = {role: [n for n in (v if isinstance(v, list | tuple) else [v]) if isinstance(n, str)] for role, v in names.items()}
+    """The needed columns of a DuckDB relation; roles may also be given as arrays."""
     types = dict(zip(relation.columns, map(str, relation.types), strict=True))
-    selected = _selection(types, {}, {role: found for role, found in named.items() if found}, "relation")
+    wanted = {role: value if isinstance(value, list | tuple) else [value] for role, value in options.items() if role in ROLES}
+    named = {role: [name for name in names if isinstance(name, str)] for role, names in wanted.items()}
+    selected = _selection(types, {}, named, "relation")
+    if not selected:
+        return {}
     chosen = relation.project(", ".join(selected.values()))
     return _tidied(_patiently(("the relation",), lambda _: chosen.fetchnumpy()), types, selected)
 

@@ -35,6 +35,9 @@ def draw_curves(curves: Curves, ax: Any = None) -> Any:
         ax.plot(curve.score, curve.estimate, STYLES[place % len(STYLES)], color=colour, label=_plain(curve.group))
         ax.fill_between(curve.score, curve.band_low, curve.band_high, color=colour, alpha=0.15, linewidth=0)
     ax.set(xlabel="score", ylabel="expected outcome")
+    if curves.binary:  # a band of a few users would otherwise stretch the axis far beyond what an outcome can be
+        low, high = ax.get_ylim()
+        ax.set_ylim(max(low, -0.03), min(high, 1.03))
     ax.legend(title=f"line: estimate; band: {1 - curves.alpha:.0%}, all scores at once", frameon=False)
     return ax
 

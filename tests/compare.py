@@ -1,0 +1,26 @@
+"""When two tallies say the same."""
+
+import numpy as np
+
+
+def assert_same(a, b, *, exact=True, folds=True):
+    """Every sum of two tallies agrees: bit for bit, or up to the order of summation; folds depend on how users are called."""
+
+    def close(left, right):
+        assert left.shape == right.shape and left.dtype == right.dtype
+        if exact:
+            assert np.array_equal(left, right)
+        else:
+            np.testing.assert_allclose(left, right, rtol=1e-10, atol=1e-10 * max(1, np.abs(right).max(initial=0)))
+
+    assert a.groups == b.groups and [type(label) for label in a.groups] == [type(label) for label in b.groups]
+    assert a.lattice == b.lattice
+    assert (a.n_spanning, a.binary, set(a.cross)) == (b.n_spanning, b.binary, set(b.cross))
+    assert np.isclose(a.centre, b.centre, rtol=0 if exact else 1e-12, atol=0)
+    for left, right in zip(a.parts, b.parts, strict=True):
+        assert (left.n_users, left.n_rows, left.n_unlabelled) == (right.n_users, right.n_rows, right.n_unlabelled)
+        for name in ("vectors", "cell_users", *(["folds"] if folds else [])):
+            close(getattr(left, name), getattr(right, name))
+    for left, right in [(x.pairs, y.pairs) for x, y in zip(a.parts, b.parts, strict=True)] + [(a.cross[k], b.cross[k]) for k in a.cross]:
+        assert np.array_equal(left.pairs, right.pairs)
+        close(left.values, right.values)
