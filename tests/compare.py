@@ -21,6 +21,8 @@ def assert_same(a, b, *, exact=True, folds=True):
         assert (left.n_users, left.n_rows, left.n_unlabelled) == (right.n_users, right.n_rows, right.n_unlabelled)
         for name in ("vectors", "cell_users", *(["folds"] if folds else [])):
             close(getattr(left, name), getattr(right, name))
-    for left, right in [(x.pairs, y.pairs) for x, y in zip(a.parts, b.parts, strict=True)] + [(a.cross[k], b.cross[k]) for k in a.cross]:
+    for left, right in [(x.pairs, y.pairs) for x, y in zip(a.parts, b.parts, strict=True)] + [
+        (a.cross[k], b.cross[k]) for k in a.cross
+    ]:
         assert np.array_equal(left.pairs, right.pairs)
         close(left.values, right.values)

@@ -1,6 +1,5 @@
 """The border: whatever the data comes in, the tally is the same; whatever is wrong with it, the message says so."""
 
-import copy
 import datetime
 import enum
 import json
@@ -110,22 +109,16 @@ def test_columns_may_be_arrays(make):
 @pytest.mark.parametrize("container", ["dict of arrays", "pandas", "polars", "pyarrow"])
 def test_the_input_is_neither_changed_nor_sorted(container):
     changed = change(y=ROWS["y"], v=ROWS["v"])
+    original = {name: values.copy() for name, values in changed.items()}
     for values in changed.values():
         values.setflags(write=False)
     data = CONTAINERS[container](changed)
-    before = copy.deepcopy(data)
     for nulls in ("drop", "unlabelled"):
         es.tally(data, **NAMES, nulls=nulls)
     es.tally(data, **NAMES, weight="v", count="k", nulls="drop")
-    if container == "pyarrow":
-        assert data.to_pydict().keys() == before.to_pydict().keys()
-        assert all(a.combine_chunks().to_numpy().tobytes() == b.combine_chunks().to_numpy().tobytes()
-                   for a, b in zip(data.drop(["g"]).columns, before.drop(["g"]).columns, strict=True))  # fmt: skip
-    elif container == "polars":
-        assert data.equals(before)
-    else:
-        assert list(data) == list(before)
-        assert all(np.array_equal(data[name], before[name], equal_nan=name != "g") for name in data)
+    assert list(data if isinstance(data, dict) else pa.table(data).column_names) == list(original)
+    for name, values in original.items():
+        assert np.array_equal(np.asarray(data[name]), values, equal_nan=name != "g")
 
 
 # Labels
@@ -171,7 +164,7 @@ def test_labels_without_an_order_are_fine():
     assert set(es.tally(label_data(list(colour), "dict of arrays"), **NAMES).groups) == set(colour)
 
 
-@pytest.mark.parametrize("labels", [[1, True], [0.0, False, 2], [1, 1.0]])
+@pytest.mark.parametrize("labels", [[1, True], [0.0, False, 2], ["a", 1.0, True]])
 def test_labels_that_python_takes_for_equal_are_refused(labels):
     with pytest.raises(es.DataError, match="are equal in Python; turn the column into text first"):
         es.tally(label_data(labels, "dict of arrays"), **NAMES)
@@ -196,7 +189,7 @@ def test_an_intersection_of_arrays_and_one_of_a_single_column():
     assert_same(es.tally(ROWS, **NAMES | {"group": ["g"]}), PLAIN)
 
 
-ODD_LABELS = ["it's \"quoted\"", "🦔", "<script>alert(1)</script>", "x" * 10_000, "a\nb\x1b[31m", "", " "]
+ODD_LABELS = ['it\'s "quoted"', "🦔", "<script>alert(1)</script>", "x" * 10_000, "a\nb\x1b[31m", "", " "]
 
 
 def test_odd_labels_are_kept_and_shown_safely():
@@ -425,7 +418,11 @@ BAD = {
     "no columns": ({}, {}, "no column 's' for score; the data has: no columns"),
     "infinite scores": (change(to=np.inf, s=ROWS["s"]), {}, "column 's' (score) is not finite " + FIRST.format("inf")),
     "infinite outcomes": (change(to=-np.inf, y=ROWS["y"]), {}, "column 'y' (outcome) is not finite " + FIRST.format("-inf")),
-    "infinite weights": (change(to=np.inf, v=ROWS["v"]), {"weight": "v"}, "column 'v' (weight) is not finite " + FIRST.format("inf")),
+    "infinite weights": (
+        change(to=np.inf, v=ROWS["v"]),
+        {"weight": "v"},
+        "column 'v' (weight) is not finite " + FIRST.format("inf"),
+    ),
     "a code for missing": (change(to=1e300, y=ROWS["y"]), {}, "column 'y' (outcome) is beyond 1e+75 " + FIRST.format("1e+300")),
     "negative weights": (change(to=-2.5, v=ROWS["v"]), {"weight": "v"}, "column 'v' (weight) is negative " + FIRST.format("-2.5")),
     "negative counts": (change(to=-2, k=ROWS["k"]), {"count": "k"}, "column 'k' (count) is negative " + FIRST.format("-2.0")),
@@ -439,7 +436,11 @@ BAD = {
     "zero counts": (ROWS, {"count": np.zeros(N_ROWS, int)}, "column 'count' (count) is zero in all 1,500 rows"),
     "text among scores": (text_in("s"), {}, "column 's' (score) does not hold a number " + FIRST.format("'n/a'")),
     "text among outcomes": (text_in("y"), {}, "column 'y' (outcome) does not hold a number " + FIRST.format("'n/a'")),
-    "text for scores": (ROWS, {"score": "g"}, "column 'g' (score) holds text, not numbers, in 1,500 of 1,500 rows (first rows, from 0: 0 ("),
+    "text for scores": (
+        ROWS,
+        {"score": "g"},
+        "column 'g' (score) holds text, not numbers, in 1,500 of 1,500 rows (first rows, from 0: 0 (",
+    ),
     "dates for scores": (
         ROWS,
         {"score": np.full(N_ROWS, np.datetime64("2024-01-01"))},
@@ -450,7 +451,11 @@ BAD = {
         {"score": "g"},
         "column 'g' (score) holds text, not numbers, in 1,500 of 1,500 rows (first rows, from 0: 0 (",
     ),
-    "empty dict of arrays": ({name: values[:0] for name, values in ROWS.items()}, {}, "the data has no rows (column 's' (score) is empty)"),
+    "empty dict of arrays": (
+        {name: values[:0] for name, values in ROWS.items()},
+        {},
+        "the data has no rows (column 's' (score) is empty)",
+    ),
     "empty frame": (pd.DataFrame(ROWS).iloc[:0], {}, "the data has no rows (column 's' (score) is empty)"),
     "empty lists": ({name: [] for name in ROWS}, {}, "the data has no rows (column 's' (score) is empty)"),
     "different lengths": (
@@ -476,7 +481,7 @@ BAD = {
     "too many intersections": (
         ROWS,
         {"group": ["u", "k"]},
-        "column 'u' x 'k' (group) has 400 different values in 1,500 rows, more than the 200 groups that are possible",
+        "column 'u' x 'k' (group) has 392 different values in 1,500 rows, more than the 200 groups that are possible",
     ),
     "two dimensions": (
         ROWS | {"s": np.c_[ROWS["s"], ROWS["s"]]},
@@ -488,15 +493,27 @@ BAD = {
     "a number in the dict": (ROWS | {"s": 0.5}, {}, "column 's' (score) must be a column name or an array, not 0.5 (float)"),
     "no score": (ROWS, {"score": None}, "score=None: name a column or give an array"),
     "no group": (ROWS, {"group": []}, "group=[] names no column; give one name, or several for their intersection"),
-    "labels in a list": (ROWS, {"group": [1, 0, 1]}, "group=[1, ...]: a list means the intersection of several columns; give labels as a"),
+    "labels in a list": (
+        ROWS,
+        {"group": [1, 0, 1]},
+        "group=[1, ...]: a list means the intersection of several columns; give labels as a",
+    ),
     "names without data": (None, {}, "score='s' names a column, but data is None; pass the frame as data, or an array as score"),
-    "numbers for names": (pd.DataFrame({0: [0.5]}), {"score": 0}, "score=0: column names must be text; rename the column, or pass its"),
+    "numbers for names": (
+        pd.DataFrame({0: [0.5]}),
+        {"score": 0},
+        "score=0: column names must be text; rename the column, or pass its",
+    ),
     "names that occur twice": (
         pd.DataFrame(np.ones((3, 3)), columns=["s", "y", "s"]),
         {},
         "the data has more than one column called 's'; rename or drop the others",
     ),
-    "no frame": (np.ones((3, 3)), {}, "data is of type ndarray; give a pandas, polars or pyarrow frame, a dict of arrays, or a path to"),
+    "no frame": (
+        np.ones((3, 3)),
+        {},
+        "data is of type ndarray; give a pandas, polars or pyarrow frame, a dict of arrays, or a path to",
+    ),
     "lists for groups": (ROWS | {"g": [[1]] * N_ROWS}, {}, "column 'g' (group) holds values that cannot be compared, such as [1]"),
     "lists for groups in polars": (
         pl.DataFrame(ROWS).with_columns(g=pl.concat_list(pl.col("u") % 2)),
@@ -513,7 +530,11 @@ BAD = {
         {},
         "column 'u' (user) holds floats too large to tell ids apart " + FIRST.format(2.0**60) + "; give ids as integers or text",
     ),
-    "an unknown way with nulls": (ROWS, {"nulls": "skip"}, "nulls='skip' is not known; choose one of 'error', 'drop', 'unlabelled'"),
+    "an unknown way with nulls": (
+        ROWS,
+        {"nulls": "skip"},
+        "nulls='skip' is not known; choose one of 'error', 'drop', 'unlabelled'",
+    ),
     "a number for a lattice": (ROWS, {"lattice": 5}, "lattice=5 must be a Tally or an es.Lattice, not of type int"),
     "another range": (
         ROWS,
@@ -525,7 +546,11 @@ BAD = {
         {"score": "k", "lattice": es.Lattice.from_values([1, 2, 3])},
         f"column 'k' (score): {int((ROWS['k'] == 0).sum())} of 1,500 scores are none of the lattice's values",
     ),
-    "a lattice without the cut": (ROWS, {"lattice": es.Lattice(0, 1), "cuts": [0.123]}, "has no edge at 0.123; make it with cuts=[0.123]"),
+    "a lattice without the cut": (
+        ROWS,
+        {"lattice": es.Lattice(0, 1), "cuts": [0.123]},
+        "has no edge at 0.123; make it with cuts=[0.123]",
+    ),
 }
 
 

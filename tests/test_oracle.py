@@ -1,11 +1,14 @@
 """The tally's curves and gaps against the row-level oracle, with no lattice in between."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
-from evenscore.gaps import estimate_gap
+from evenscore.comparison import compare_groups
+from evenscore.gaps import Null, estimate_gap
 from oracle import curve, gap
 
 # Inside a cell the curve is followed to first order, so the lattice costs far less than .05 standard errors from 12 cells on; the
@@ -54,10 +57,12 @@ def test_curve(both, weighting, kernel, degree):
 @pytest.mark.parametrize("impose_null", [True, False])
 def test_gap(both, weighting, impose_null):
     rows, tally = both
-    found = estimate_gap(tally, 0, 1, points=POINTS, bandwidth=H, weighting=weighting, impose_null=impose_null)
+    comparison = compare_groups(tally, 0, 1, weighting)
+    null = Null.of(comparison, H, 1, "gaussian") if impose_null else None
+    found = estimate_gap(comparison, points=POINTS, bandwidth=H, null=null)
     gaps, covariance = gap(rows.only(0), rows.only(1), POINTS, H, 1, "gaussian", weighting, impose_null)
     se = np.sqrt(np.diag(covariance))
-    assert (np.abs(found.gap - gaps) / se).max() < CURVE_TOLERANCE
+    assert (np.abs(found.values - gaps) / se).max() < CURVE_TOLERANCE
     np.testing.assert_allclose(found.se, se, rtol=SE_TOLERANCE)
     correlation = covariance / np.outer(se, se)
     np.testing.assert_allclose(found.covariance / np.outer(found.se, found.se), correlation, atol=0.02)
@@ -68,10 +73,9 @@ def test_spanning_users_matter():
     rows = repeated_users(20_000, seed=1, spanning=True, real=True)
     tally = es.tally(as_dict(rows), **NAMES)
     assert tally.n_spanning > 0
-    with_cross = estimate_gap(tally, 0, 1, points=POINTS, bandwidth=H).se
-    import dataclasses
-
-    without = estimate_gap(dataclasses.replace(tally, cross={}), 0, 1, points=POINTS, bandwidth=H).se
+    comparison = compare_groups(tally, 0, 1, "user")
+    with_cross = estimate_gap(comparison, points=POINTS, bandwidth=H).se
+    without = estimate_gap(dataclasses.replace(comparison, cross=None), points=POINTS, bandwidth=H).se
     assert (without / with_cross).mean() > 1 + 2 * SE_TOLERANCE
 
 

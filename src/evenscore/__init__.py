@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from evenscore.lattice import Lattice
     from evenscore.parity import parity_test
     from evenscore.parity_result import ParityTest
+    from evenscore.simulation import Simulation, simulate
+    from evenscore.simulation.study import study
+    from evenscore.simulation.study_result import Study
     from evenscore.tally import Tally
 
 # The public names and where they live; loaded when first used, so that `evenscore --help` need not wait for NumPy.
@@ -35,9 +38,13 @@ _HOMES = {
     "MergeError": "evenscore.errors",
     "OptionError": "evenscore.errors",
     "ParityTest": "evenscore.parity_result",
+    "Simulation": "evenscore.simulation",
+    "Study": "evenscore.simulation.study_result",
     "Tally": "evenscore.tally",
     "curves": "evenscore.curves",
     "parity_test": "evenscore.parity",
+    "simulate": "evenscore.simulation",
+    "study": "evenscore.simulation.study",
     "tally": "evenscore.engines",
 }
 
@@ -51,9 +58,13 @@ __all__ = [
     "MergeError",
     "OptionError",
     "ParityTest",
+    "Simulation",
+    "Study",
     "Tally",
     "curves",
     "parity_test",
+    "simulate",
+    "study",
     "tally",
 ]
 

@@ -274,8 +274,9 @@ class _Arrays:
 
 def _rebuild(header: _Header, arrays: _Arrays) -> Tally:
     n_cells = _length(arrays, "edges", 4 * MAX_CELLS) + 1
-    lattice = Lattice.from_parts(arrays.take("edges", FLOAT, (n_cells - 1,)), header.lattice)
-    if lattice.n_cells != n_cells or not -math.inf < lattice.low <= lattice.high < math.inf:
+    edges = arrays.take("edges", FLOAT, (n_cells - 1,))
+    lattice = Lattice.from_parts(edges, header.lattice)
+    if not np.array_equal(lattice.edges, edges) or not -math.inf < lattice.low <= lattice.high < math.inf:
         raise ValueError("the lattice's limits and edges do not fit")
     labels = tuple(_unpack_label(group.label) for group in header.groups)
     if len(labels) > MAX_GROUPS or len(set(labels)) < len(labels) or list(labels) != sorted(labels, key=label_key):

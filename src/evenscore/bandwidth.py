@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,42 +50,62 @@ def rule_of_thumb(*, deviation: float, users: float, rule: str, kernel: str = "g
 
 def choose_bandwidth(
     tally: Tally,
-    groups: Sequence[object],
+    groups: Sequence[Any],
     *,
     bandwidth: float | str,
     weighting: str = "user",
     degree: int = 1,
     kernel: str = "gaussian",
 ) -> float:
-    """The bandwidth that these groups share, on the axis of the lattice; 0 when their scores do not vary."""
-    sums = [tally.sums(group, weighting) for group in groups]
+    """The bandwidth that these groups share, on the axis of the lattice."""
+    sides = [((group,), tally.sums(group, weighting), tally.n_users[group]) for group in groups]
+    return bandwidth_for(tally, sides, bandwidth=bandwidth, weighting=weighting, degree=degree, kernel=kernel)
+
+
+def bandwidth_for(
+    tally: Tally,
+    sides: Sequence[tuple[tuple[Any, ...], CellSums, int]],
+    *,
+    bandwidth: float | str,
+    weighting: str,
+    degree: int,
+    kernel: str,
+) -> float:
+    """The bandwidth that several sides share; a side is its groups, its sums and its number of users."""
     if isinstance(bandwidth, str):
         require_option("bandwidth", bandwidth, RULES)
         if bandwidth == "risk":
-            chosen = sum(np.log(risk_bandwidth(tally, group, weighting, degree, kernel)) for group in groups)
-            chosen = float(np.exp(chosen / len(groups)))
+            groups = [group for members, _, _ in sides for group in members]
+            logs = [np.log(risk_bandwidth(tally, group, weighting, degree, kernel)) for group in groups]
+            chosen = float(np.exp(np.mean(logs)))
         else:
-            users = harmonic_users([tally.n_users[group] for group in groups])
-            chosen = rule_of_thumb(deviation=spread(sums), users=users, rule=bandwidth, kernel=kernel)
+            users = harmonic_users([n_users for _, _, n_users in sides])
+            chosen = rule_of_thumb(deviation=spread([sums for _, sums, _ in sides]), users=users, rule=bandwidth, kernel=kernel)
     else:
         chosen = float(bandwidth)
         if not (np.isfinite(chosen) and chosen > 0):
             raise OptionError(f"bandwidth={bandwidth!r} must be a positive number or one of {', '.join(map(repr, RULES))}")
-    narrow = FEW_CELLS * tally.lattice.cell_width * kernel_named(kernel).width
-    if 0 < chosen < narrow:
-        remedy = "for skewed scores tally with scale='logit' or scale='rank'"
-        if tally.lattice.n_cells < MAX_CELLS:
-            remedy = f"tally with more cells (there are {tally.lattice.n_cells}, {MAX_CELLS} are possible)"
-        warnings.warn(
-            f"the bandwidth {chosen:.3g} is only {chosen / tally.lattice.cell_width:.1f} cells wide, so the lattice shows through; "
-            + remedy,
-            EvenscoreWarning,
-            stacklevel=3,
-        )
+    if chosen == 0:  # all scores in one place: any width will do
+        return FEW_CELLS * tally.lattice.cell_width or 1.0
+    _warn_if_narrow(tally, chosen, kernel)
     return chosen
 
 
-def risk_bandwidth(tally: Tally, group: object, weighting: str, degree: int, kernel: str) -> float:
+def _warn_if_narrow(tally: Tally, chosen: float, kernel: str) -> None:
+    width = tally.lattice.cell_width
+    if not 0 < chosen < FEW_CELLS * width * kernel_named(kernel).width:
+        return
+    remedy = "for skewed scores tally with scale='logit' or scale='rank'"
+    if tally.lattice.n_cells < MAX_CELLS:
+        remedy = f"tally with more cells (there are {tally.lattice.n_cells}, {MAX_CELLS} are possible)"
+    warnings.warn(
+        f"the bandwidth {chosen:.3g} is only {chosen / width:.1f} cells wide, so the lattice shows through; {remedy}",
+        EvenscoreWarning,
+        stacklevel=4,
+    )
+
+
+def risk_bandwidth(tally: Tally, group: Any, weighting: str, degree: int, kernel: str) -> float:
     """The bandwidth with the smallest risk on users left out; from pair sums when a tally keeps no folds."""
     sums = tally.sums(group, weighting)
     candidates = _candidates(sums, tally.lattice.cell_width)
@@ -134,7 +155,7 @@ def fold_risks(sums: CellSums, folds: FoldSums, candidates: Floats, degree: int,
 
 
 def residual_risks(
-    tally: Tally, group: object, candidates: Floats, weighting: str = "user", degree: int = 1, kernel: str = "gaussian"
+    tally: Tally, group: Any, candidates: Floats, weighting: str = "user", degree: int = 1, kernel: str = "gaussian"
 ) -> Floats:
     """RSS_h + 2 trace(l_h R0), R0 the residual pair matrix of one pilot fit for all h; (n_candidates,).
 

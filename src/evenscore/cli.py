@@ -39,7 +39,7 @@ def _choice(name: str, choices: list[str], words: str) -> Callable[[Any], Any]:
 
 
 @cli.command(short_help="Test whether the same score means the same outcome in every group.")
-@click.argument("data", metavar="FILE|FOLDER|GLOB|TALLY")
+@click.argument("data", metavar="FILE|FOLDER|GLOB|TALLY", nargs=-1, required=True)
 @click.option("--score", metavar="COLUMN", help="The score.")
 @click.option("--outcome", metavar="COLUMN", help="What came true: 0/1, or any number.")
 @click.option("--group", "groups", metavar="COLUMN", multiple=True, help="The group; give it twice for an intersection.")
@@ -58,7 +58,7 @@ def _choice(name: str, choices: list[str], words: str) -> Callable[[Any], Any]:
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--debug", is_flag=True, help="Show a traceback when something crashes.")
 @click.pass_context
-def audit(context: click.Context, /, data: str, json_path: str | None, quiet: bool, debug: bool, **options: Any) -> int:
+def audit(context: click.Context, /, data: tuple[str, ...], json_path: str | None, quiet: bool, debug: bool, **options: Any) -> int:
     """Test whether people with the same score have the same expected outcome in every group.
 
     \b
@@ -85,7 +85,7 @@ def audit(context: click.Context, /, data: str, json_path: str | None, quiet: bo
 
     notes += dict.fromkeys(_in_options(str(w.message)) for w in caught if issubclass(w.category, EvenscoreWarning))
     if json_path is not None:
-        _write_json(json_path, {"data": data, "tally": tally.to_dict(), "parity_test": test.to_dict(), "notes": notes})
+        _write_json(json_path, {"data": list(data), "tally": tally.to_dict(), "parity_test": test.to_dict(), "notes": notes})
     if not quiet and json_path != "-":
         from evenscore.report.text import audit_text
 
@@ -93,18 +93,17 @@ def audit(context: click.Context, /, data: str, json_path: str | None, quiet: bo
     return DISPARITY if test.verdict == "disparity" else 0
 
 
-def _tally(context: click.Context, data: str, options: dict[str, Any], notes: list[str], quiet: bool) -> Tally:
+def _tally(context: click.Context, data: tuple[str, ...], options: dict[str, Any], notes: list[str], quiet: bool) -> Tally:
     """The tally of the data, or the saved one."""
     from evenscore.archive import is_tally_file, load_tally
 
-    if is_tally_file(Path(data)):
+    if len(data) == 1 and is_tally_file(Path(data[0])):
         of_data = ("score", "outcome", "groups", "user", "independent", "weight", "count", "nulls", "scale", "cells")
         given = [name for name in of_data if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT]
         if given:
-            raise click.UsageError(
-                f"{data} is a saved tally and knows its columns already; leave out --{given[0].rstrip('s')}", context
-            )
-        return load_tally(Path(data))
+            needless = "group" if given[0] == "groups" else given[0]
+            raise click.UsageError(f"{data[0]} is a saved tally, made once and for all; leave out --{needless}", context)
+        return load_tally(Path(data[0]))
     _require_columns(context, data, options)
     from evenscore.engines.files import tally_files
 
@@ -127,7 +126,7 @@ def _tally(context: click.Context, data: str, options: dict[str, Any], notes: li
     )
 
 
-def _require_columns(context: click.Context, data: str, options: dict[str, Any]) -> None:
+def _require_columns(context: click.Context, data: tuple[str, ...], options: dict[str, Any]) -> None:
     """All columns are named; else say which are missing and what the file has."""
     if options["user"] and options["independent"]:
         raise click.UsageError("--user and --independent contradict each other; give one", context)
@@ -143,10 +142,10 @@ def _require_columns(context: click.Context, data: str, options: dict[str, Any])
             "missing: --user, the column that says whose row it is. Rows of one user are not independent, and a test that takes\n"
             "them so cries wolf. If every row is a different person, say so with --independent."
         )
-    raise click.UsageError("\n".join([*lines, f"the columns of {data}:", *_column_lines(data)]), context)
+    raise click.UsageError("\n".join([*lines, f"the columns of {' '.join(data)}:", *_column_lines(data)]), context)
 
 
-def _column_lines(data: str, limit: int = 60) -> list[str]:
+def _column_lines(data: tuple[str, ...], limit: int = 60) -> list[str]:
     from evenscore.engines.files import open_files
     from evenscore.tables import printable
 

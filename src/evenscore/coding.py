@@ -223,7 +223,8 @@ def _hash_texts(texts: Iterable[bytes]) -> Ints:
 def hash_integers(ids: Codes) -> Ints:
     """A 62-bit hash of integer ids from sums, products, remainders and shifts that stay below 2^63.
 
-    SQL engines disagree about overflow and about their own hash functions, but not about this.
+    SQL engines disagree about overflow and about their own hash functions, but not about this. Ids from 0 to 2^31 - 2 never share
+    a hash: the third part tells apart what the second confuses.
     """
     if ids.dtype.kind == "u" and ids.dtype.itemsize == 8:
         low = (ids % np.uint64(PRIME)).astype(np.int64)
@@ -235,7 +236,7 @@ def hash_integers(ids: Codes) -> Ints:
     first ^= first >> 13
     second = (first * 1597334677 + low + 1013904223) % PRIME
     second ^= second >> 15
-    third = (second * 741103597 + high + 7) % PRIME
+    third = (second * 741103597 + low * 48271 + high + 7) % PRIME
     third ^= third >> 14
     return second * 2**31 + third
 

@@ -1,54 +1,49 @@
-"""The gap between two groups' curves as a process along the score: where to look, its estimate and its covariance."""
+"""What a test looks at: linear processes along the score, each with its user-robust covariance.
+
+The gap of two curves; the same at several scales, smoothed from residuals of the pooled curve; and cumulative sums of such residuals.
+All are matrices on the outcome sums of the two sides, so one covariance formula and one set of draws serves them all.
+"""
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.curves import (
-    MAX_POINTS,
-    effective_users,
-    quantiles,
-    residual_covariance,
-    small_sample,
-    smooth_at,
-    standard_errors,
-    unsmoothed,
-)
+from evenscore.comparison import Comparison, full, no_overlap, overlap
+from evenscore.curves import MAX_POINTS, effective_users, quantiles, residual_covariance, small_sample, standard_errors
 from evenscore.errors import OptionError
 from evenscore.inference import welch_z
 from evenscore.kernels import smoother
-from evenscore.tables import label_text
-from evenscore.tally import CellSums, Tally
+from evenscore.tally import Tally
 
 Floats = NDArray[np.float64]
 
-MIN_EFFECTIVE = 10  # a point with fewer effective users in a group is left out
+MIN_EFFECTIVE = 10  # a point with fewer effective users on a side is left out
 MIN_POINTS = 20
-OVERLAP = (0.05, 0.95)
+SCALES = (1, 2, 4)
 ROUNDING = 1e-12  # a variance below this share of what the outcomes could give is rounding
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """The curve of group a minus that of group b at n_points points.
+class Process:
+    """n values that are linear in the outcome sums of the two sides.
 
-    position, gap, se, df, effective_a, effective_b: (n_points,); covariance: (n_points, n_points); matrix_a, matrix_b:
-    (n_points, n_cells), the smoothers with their small-sample factors, for joint draws.
+    values, df, effective_a, effective_b: (n,); covariance: (n, n); matrix_a, matrix_b: (n, n_cells), with values = matrix_a @ Y_a -
+    matrix_b @ Y_b up to what happens inside a cell, and with the small-sample factors that the covariance has too; shift: (n,) what
+    a constant gap of 1 adds to the values.
     """
 
-    position: Floats
-    gap: Floats
+    values: Floats
     covariance: Floats
     df: Floats
     effective_a: Floats
     effective_b: Floats
     matrix_a: Floats
     matrix_b: Floats
+    shift: Floats
 
     @property
     def se(self) -> Floats:
@@ -57,67 +52,74 @@ class Gap:
 
     @property
     def z(self) -> Floats:
-        """The gap in standard errors, as a normal quantile that allows for few users."""
-        return welch_z(self.gap / self.se, self.df)
+        """Values in standard errors, as normal quantiles that allow for few users."""
+        return welch_z(self.values / self.se, self.df)
 
-    def at(self, keep: NDArray[np.bool_]) -> Gap:
-        """Only these points."""
-        return Gap(
-            self.position[keep],
-            self.gap[keep],
+    def at(self, keep: NDArray[np.bool_]) -> Process:
+        """Only these."""
+        return Process(
+            self.values[keep],
             self.covariance[np.ix_(keep, keep)],
             self.df[keep],
             self.effective_a[keep],
             self.effective_b[keep],
             self.matrix_a[keep],
             self.matrix_b[keep],
+            self.shift[keep],
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Null:
+    """The pair's pooled curve, as if there were no gap: matrix (n_cells, n_cells), fit (n_cells,), and the residual pair matrices."""
+
+    matrix: Floats
+    fit: Floats
+    residual_a: Floats
+    residual_b: Floats
+    residual_ab: Floats | None
+
+    @classmethod
+    def of(cls, comparison: Comparison, bandwidth: float, degree: int, kernel: str) -> Null:
+        """Fit it."""
+        matrix, fit = comparison.pooled(bandwidth, degree, kernel)
+        return cls(matrix, fit, *comparison.residual_pairs(fit))
+
+
 def estimate_gap(
-    tally: Tally,
-    a: Any,
-    b: Any,
+    comparison: Comparison,
     *,
     points: Floats,
     bandwidth: float,
     degree: int = 1,
     kernel: str = "gaussian",
-    weighting: str = "user",
-    impose_null: bool = True,
-) -> Gap:
-    """The gap at the points and its user-robust covariance, users that are in both groups included.
+    null: Null | None = None,
+) -> Process:
+    """The curve of side a minus that of side b at the points.
 
-    With ``impose_null`` residuals are taken from the pair's pooled curve, which holds the size in small groups; without, from each
-    group's own local fits, which intervals need.
+    With a ``null`` residuals are taken from the pooled curve, which holds the size in small groups; without, from each side's own
+    local fits, which intervals need.
     """
-    sums_a, sums_b = tally.sums(a, weighting), tally.sums(b, weighting)
-    smooth_a = smooth_at(tally.lattice, sums_a, points, bandwidth, degree, kernel)
-    smooth_b = smooth_at(tally.lattice, sums_b, points, bandwidth, degree, kernel)
-    pairs_a, pairs_b, pairs_ab = (tally.pair_matrices(x, y, weighting) for x, y in ((a, a), (b, b), (a, b)))
-    assert pairs_a is not None and pairs_b is not None
-    effective_a, effective_b = effective_users(smooth_a.matrix, pairs_a), effective_users(smooth_b.matrix, pairs_b)
+    a, b = comparison.a, comparison.b
+    smooth_a, smooth_b = (comparison.smooth(side, points, bandwidth, degree, kernel) for side in (a, b))
+    effective_a, effective_b = effective_users(smooth_a.matrix, a.pairs), effective_users(smooth_b.matrix, b.pairs)
     l_a, l_b = smooth_a.matrix * small_sample(effective_a)[:, None], smooth_b.matrix * small_sample(effective_b)[:, None]
-    if impose_null:
-        pooled = pooled_fit(tally, sums_a, sums_b, bandwidth, degree, kernel)
-        fit_a, fit_b = l_a * pooled, l_b * pooled
+    if null is not None:
+        var_a, var_b = l_a @ null.residual_a @ l_a.T, l_b @ null.residual_b @ l_b.T
+        shared = None if null.residual_ab is None else l_a @ null.residual_ab @ l_b.T
     else:
-        fit_a, fit_b = l_a * smooth_a.local_fit(sums_a.Y), l_b * smooth_b.local_fit(sums_b.Y)
-    var_a = residual_covariance(pairs_a, l_a, fit_a, l_a, fit_a)
-    var_b = residual_covariance(pairs_b, l_b, fit_b, l_b, fit_b)
-    covariance = var_a + var_b
-    if pairs_ab is not None:
-        shared = residual_covariance(pairs_ab, l_a, fit_a, l_b, fit_b)
-        covariance = covariance - shared - shared.T
-    return Gap(
-        position=points,
-        gap=smooth_a.curve(sums_a.Y, sums_a.tilt) - smooth_b.curve(sums_b.Y, sums_b.tilt),
-        covariance=covariance,
+        fit_a, fit_b = l_a * smooth_a.local_fit(a.sums.Y), l_b * smooth_b.local_fit(b.sums.Y)
+        var_a, var_b = residual_covariance(a.pairs, l_a, fit_a, l_a, fit_a), residual_covariance(b.pairs, l_b, fit_b, l_b, fit_b)
+        shared = None if comparison.cross is None else residual_covariance(comparison.cross, l_a, fit_a, l_b, fit_b)
+    return Process(
+        values=smooth_a.curve(a.sums.Y, a.sums.tilt) - smooth_b.curve(b.sums.Y, b.sums.tilt),
+        covariance=var_a + var_b if shared is None else var_a + var_b - shared - shared.T,
         df=_welch_df(np.diag(var_a), effective_a - 1, np.diag(var_b), effective_b - 1),
         effective_a=effective_a,
         effective_b=effective_b,
         matrix_a=l_a,
         matrix_b=l_b,
+        shift=np.ones(len(points)),
     )
 
 
@@ -128,54 +130,88 @@ def _welch_df(var_a: Floats, df_a: Floats, var_b: Floats, df_b: Floats) -> Float
     return np.where(np.isfinite(df), df, np.minimum(df_a, df_b))
 
 
-def pooled_fit(tally: Tally, a: CellSums, b: CellSums, bandwidth: float, degree: int, kernel: str) -> Floats:
-    """The curve of both groups together, at the cells (n_cells,): what outcomes are expected to be if there is no gap."""
-    weight, outcome, score = a.W + b.W, a.Y + b.Y, a.X + b.X
-    used = weight > 0
-    means = np.divide(outcome, weight, out=np.zeros_like(outcome), where=used)
-    if unsmoothed(tally.lattice, a, b):
-        return means
-    position = tally.lattice.positions(np.divide(score, weight, out=np.full_like(score, np.nan), where=used))
-    fit = np.zeros_like(means)
-    fit[used] = (
-        smoother(
-            points=position[used],
-            positions=position[used],
-            weight=weight[used],
-            bandwidth=bandwidth,
-            degree=degree,
-            kernel=kernel,
-            near=False,
+def multiscale(comparison: Comparison, null: Null, *, points: Floats, bandwidth: float, degree: int, kernel: str) -> Process:
+    """Smoothed residuals of the pooled fit at h, 2h and 4h, one scale after the other.
+
+    Smoothing residuals instead of outcomes, wider scales bring no bias: the pooled fit has taken the curve away.
+    """
+    weights_a, weights_b = [], []
+    tilt_a, tilt_b = [], []
+    for scale in SCALES:
+        for side, weights, tilts in ((comparison.a, weights_a, tilt_a), (comparison.b, weights_b, tilt_b)):
+            smooth = comparison.smooth(side, points, scale * bandwidth, degree, kernel)
+            weights.append(smooth.matrix)
+            tilts.append(np.zeros(len(points)) if smooth.tilt is None else smooth.tilt @ side.sums.tilt)
+    l_a, l_b = np.concatenate(weights_a), np.concatenate(weights_b)
+    inside = np.concatenate(tilt_a) - np.concatenate(tilt_b)
+    return _residual_process(comparison, null, l_a, l_b, inside, few=True)
+
+
+def cumulative(comparison: Comparison, null: Null, *, bandwidth: float) -> Process:
+    """Sums up to a score of (G - p(S)) (Y - f(S)), p the share of side a among users at that score, f the pooled curve."""
+    a, b = comparison.a.sums, comparison.b.sums
+    weight = a.W + b.W
+    share = a.W / weight
+    if not comparison.unsmoothed:
+        at_cells = smoother(
+            points=comparison.position, positions=comparison.position, weight=weight, bandwidth=bandwidth, degree=0, near=False
         ).matrix
-        @ outcome[used]
+        share = np.clip(at_cells @ a.W, 0, 1)
+    total = np.cumsum(weight) / weight.sum()
+    ends = np.unique(np.searchsorted(total, np.linspace(0.02, 1, 50) - 1e-9).clip(max=len(total) - 1))
+    upto = (np.arange(len(weight))[None, :] <= ends[:, None]).astype(np.float64)
+    return _residual_process(comparison, null, upto * (1 - share), upto * share, np.zeros(len(ends)), few=False)
+
+
+def _residual_process(
+    comparison: Comparison, null: Null, raw_a: Floats, raw_b: Floats, inside: Floats, *, few: bool
+) -> Process:
+    """raw_a (Y_a - F W_a) - raw_b (Y_b - F W_b) for the pooled fit F = L (Y_a + Y_b), as a matrix on Y_a and Y_b.
+
+    With A = raw_a W_a - raw_b W_b these are (raw_a - A L) Y_a - (raw_b + A L) Y_b.
+    """
+    a, b = comparison.a, comparison.b
+    pooled = (raw_a * a.sums.W - raw_b * b.sums.W) @ null.matrix
+    m_a, m_b = raw_a - pooled, raw_b + pooled
+    n = len(m_a)
+    effective_a = effective_users(raw_a, a.pairs) if few else np.full(n, np.inf)
+    effective_b = effective_users(raw_b, b.pairs) if few else np.full(n, np.inf)
+    if few:
+        f_a, f_b = m_a * small_sample(effective_a)[:, None], m_b * small_sample(effective_b)[:, None]
+    else:
+        f_a, f_b = m_a, m_b
+    var_a, var_b = f_a @ null.residual_a @ f_a.T, f_b @ null.residual_b @ f_b.T
+    covariance = var_a + var_b
+    if null.residual_ab is not None:
+        shared = f_a @ null.residual_ab @ f_b.T
+        covariance = covariance - shared - shared.T
+    df = _welch_df(np.diag(var_a), effective_a - 1, np.diag(var_b), effective_b - 1) if few else np.full(n, np.inf)
+    return Process(
+        m_a @ a.sums.Y - m_b @ b.sums.Y + inside, covariance, df, effective_a, effective_b, f_a, f_b, m_a @ a.sums.W
     )
-    return np.where(np.isfinite(fit), fit, means)
 
 
 # Where to look
 
 
-def pair_grid(tally: Tally, a: Any, b: Any, bandwidth: float, weighting: str) -> tuple[Floats, str | None]:
-    """Points at which both groups have users, and a reason when there are none.
+def comparison_grid(comparison: Comparison, bandwidth: float) -> tuple[Floats, str | None]:
+    """Points at which both sides have users, and a reason when there are none.
 
-    Quantiles inside [max_g q05, min_g q95], at least 20 and no further apart than the bandwidth. Few distinct scores: those that
-    both groups have.
+    Quantiles inside [max q05, min q95], at least 20 and no further apart than the bandwidth. Few distinct scores: those that both
+    sides have.
     """
-    sums_a, sums_b = tally.sums(a, weighting), tally.sums(b, weighting)
-    if unsmoothed(tally.lattice, sums_a, sums_b):
-        shared = (sums_a.W > 0) & (sums_b.W > 0)
-        return sums_a.position[shared], None if shared.any() else _no_overlap(tally, a, b, weighting)
-    limits = np.array([quantiles(tally.lattice, sums.W, np.array(OVERLAP)) for sums in (sums_a, sums_b)])
-    low, high = limits[:, 0].max(), limits[:, 1].min()
+    a, b = comparison.a.sums, comparison.b.sums
+    if comparison.unsmoothed:
+        shared = (a.W > 0) & (b.W > 0)
+        return a.position[shared], None if shared.any() else no_overlap(comparison)
+    low, high = overlap(comparison)
     if not low < high:
-        return np.zeros(0), _no_overlap(tally, a, b, weighting)
-    mixture = sums_a.W / sums_a.W.sum() + sums_b.W / sums_b.W.sum()
-    levels = np.linspace(0, 1, 20 * MIN_POINTS + 1)
-    spaced = quantiles(tally.lattice, mixture, levels)
+        return np.zeros(0), no_overlap(comparison)
+    mixture = full(comparison, comparison.a) / a.W.sum() + full(comparison, comparison.b) / b.W.sum()
+    spaced = quantiles(comparison.lattice, mixture, np.linspace(0, 1, 20 * MIN_POINTS + 1))
     spaced = spaced[(spaced > low) & (spaced < high)]
     inner = np.interp(np.linspace(0, 1, MIN_POINTS), np.linspace(0, 1, len(spaced) + 2), [low, *spaced, high])
-    points = _no_wider(np.unique(inner), bandwidth)
-    return points, None
+    return _no_wider(np.unique(inner), bandwidth), None
 
 
 def _no_wider(points: Floats, bandwidth: float) -> Floats:
@@ -189,14 +225,6 @@ def _no_wider(points: Floats, bandwidth: float) -> Floats:
     return np.concatenate(pieces)
 
 
-def _no_overlap(tally: Tally, a: Any, b: Any, weighting: str) -> str:
-    ranges = []
-    for group in (a, b):
-        low, high = tally.lattice.to_score(quantiles(tally.lattice, tally.sums(group, weighting).W, np.array(OVERLAP)))
-        ranges.append(f"{label_text(group)} has 90 % of its scores in [{low:.3g}, {high:.3g}]")
-    return f"the scores of the two groups do not overlap: {ranges[0]}, {ranges[1]}"
-
-
 def require_inside(tally: Tally, positions: Floats) -> None:
     """A grid given by the caller must touch the scores that occur."""
     weight = sum(part.vectors[0, 0] for part in tally.parts)
@@ -208,20 +236,16 @@ def require_inside(tally: Tally, positions: Floats) -> None:
         raise OptionError(f"the grid lies outside the data, whose scores run from {low:.4g} to {high:.4g}")
 
 
-def enough_users(gap: Gap) -> NDArray[np.bool_]:
-    """Points with enough effective users in both groups."""
+def enough_users(process: Process) -> NDArray[np.bool_]:
+    """Where both sides have enough effective users."""
     with np.errstate(invalid="ignore"):
-        return np.asarray((gap.effective_a >= MIN_EFFECTIVE) & (gap.effective_b >= MIN_EFFECTIVE))
+        return np.asarray((process.effective_a >= MIN_EFFECTIVE) & (process.effective_b >= MIN_EFFECTIVE))
 
 
-def judgeable(gap: Gap, outcome_square: float) -> NDArray[np.bool_]:
-    """Points with enough users and with outcomes that vary, beyond rounding of outcomes of that mean square."""
-    rounding = ROUNDING * outcome_square * (1 / gap.effective_a + 1 / gap.effective_b)
+def judgeable(process: Process, comparison: Comparison) -> NDArray[np.bool_]:
+    """Where there are enough users, and outcomes vary beyond rounding."""
+    a, b = comparison.a.sums, comparison.b.sums
+    square = (a.Y2.sum() + b.Y2.sum()) / (a.W.sum() + b.W.sum())
+    rounding = ROUNDING * square * (1 / process.effective_a + 1 / process.effective_b)
     with np.errstate(invalid="ignore"):
-        return np.asarray(enough_users(gap) & np.isfinite(gap.gap) & (np.diag(gap.covariance) > rounding))
-
-
-def outcome_square(tally: Tally, groups: tuple[Any, ...], weighting: str) -> float:
-    """The mean square of the groups' outcomes around the tally's centre."""
-    sums = [tally.sums(group, weighting) for group in groups]
-    return float(sum(group.Y2.sum() for group in sums) / sum(group.W.sum() for group in sums))
+        return np.asarray(enough_users(process) & np.isfinite(process.values) & (np.diag(process.covariance) > rounding))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 DRAWS = 10_000
+SMALLEST = sys.float_info.min  # a p-value is never 0
 RESOLVED = 20  # fewer draws than this beyond the statistic, and a tail approximation takes over
 
 
@@ -66,7 +68,7 @@ def empirical_p(draws: Floats, statistic: float, tail: Callable[[float], float])
     share = (beyond + 1) / (len(draws) + 1)
     if beyond >= RESOLVED:
         return PValue(share, "draws")
-    return PValue(float(min(share, tail(statistic))) if beyond else float(min(1 / len(draws), tail(statistic))), "tail")
+    return PValue(max(min(share, float(tail(statistic))), SMALLEST), "tail")
 
 
 def sup_tail(z: float, corr: Floats) -> float:

@@ -177,7 +177,9 @@ def _inverse(design: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     even = np.where(np.isfinite(design), design, 0.0) / scale[:, :, None] / scale[:, None, :]
     bad = np.abs(np.linalg.det(even)) < SINGULAR
     even[bad] = np.eye(design.shape[1])
-    return np.linalg.inv(even) / scale[:, :, None] / scale[:, None, :], bad
+    with np.errstate(over="ignore", invalid="ignore"):
+        inverse = np.linalg.inv(even) / scale[:, :, None] / scale[:, None, :]
+    return inverse, bad | ~np.isfinite(inverse).all(axis=(1, 2))
 
 
 def indicator_smoother(cells: NDArray[np.int64], weight: Floats) -> Smoother:

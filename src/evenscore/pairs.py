@@ -29,6 +29,9 @@ class PairMatrices:
     yw: Floats
     yy: Floats
 
+    def __add__(self, other: PairMatrices) -> PairMatrices:
+        return PairMatrices(self.ww + other.ww, self.wy + other.wy, self.yw + other.yw, self.yy + other.yy)
+
     def residual(self, fit_a: Floats, fit_b: Floats) -> Floats:
         """R[c, d] = sum of (y_a - F_a w_a)[c] (y_b - F_b w_b)[d], for fitted values F at the cells, (n_cells,) each."""
         left, right = fit_a[:, None], fit_b[None, :]
@@ -85,17 +88,26 @@ class PairSums:
         """Memory held."""
         return self.values.nbytes + (0 if self.index is None else self.index.nbytes)
 
-    def matrices(self, weighting: int) -> PairMatrices:
-        """Dense matrices of one weighting."""
-        pairs, values = self.pairs, self.values[weighting]
-        squares = np.zeros((4, self.n_cells * self.n_cells))
-        for sums, kept in zip(squares, values, strict=True):
-            sums[pairs] = kept
+    def matrices(self, weighting: int, cells: NDArray[np.int64] | None = None) -> PairMatrices:
+        """Dense matrices of one weighting; of some cells only, ascending, when these hold all that occurs."""
+        values = self.values[weighting]
+        size = self.n_cells if cells is None else len(cells)
+        if cells is None or size == self.n_cells:
+            size, left, right = self.n_cells, self.pairs // self.n_cells, self.pairs % self.n_cells
+        else:
+            place = np.full(self.n_cells, -1)
+            place[cells] = np.arange(size)
+            left, right = place[self.pairs // self.n_cells], place[self.pairs % self.n_cells]
+            inside = (left >= 0) & (right >= 0)
+            left, right, values = left[inside], right[inside], values[:, inside]
+        squares = np.zeros((4, size * size))
+        straight, mirrored = left * size + right, right * size + left
+        for place_of, kept in ((WW, WW), (WY, WY), (YW, YW), (YY, YY)):
+            squares[place_of][straight] = values[kept]
         if self.within:
-            mirrored = pairs % self.n_cells * self.n_cells + pairs // self.n_cells
-            for place, kept in ((WW, WW), (WY, YW), (YW, WY), (YY, YY)):
-                squares[place][mirrored] = values[kept]
-        return PairMatrices(*squares.reshape(4, self.n_cells, self.n_cells))
+            for place_of, kept in ((WW, WW), (WY, YW), (YW, WY), (YY, YY)):
+                squares[place_of][mirrored] = values[kept]
+        return PairMatrices(*squares.reshape(4, size, size))
 
     def __add__(self, other: PairSums) -> PairSums:
         if self.index is None and other.index is None:

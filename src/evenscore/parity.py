@@ -3,44 +3,48 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenscore.bandwidth import choose_bandwidth
-from evenscore.curves import grid_positions, margins, residual_covariance, smooth_at
+from evenscore.comparison import Comparison, Side, compare_groups, compare_rest, full
+from evenscore.curves import grid_positions, margins
 from evenscore.errors import OptionError, require_alpha, require_option
 from evenscore.gaps import (
     MIN_EFFECTIVE,
-    Gap,
+    Null,
+    Process,
+    comparison_grid,
     enough_users,
     estimate_gap,
     judgeable,
-    outcome_square,
-    pair_grid,
     require_inside,
 )
-from evenscore.inference import DRAWS, RESOLVED, correlation, draw_normal, empirical_p, quadratic_tail, sup_tail
-from evenscore.multiplicity import holm, min_p
-from evenscore.parity_result import POWER, PairTest, ParityTest, not_shown
-from evenscore.tables import label_text
+from evenscore.inference import DRAWS, PValue, correlation, draw_normal, empirical_p, sup_tail, welch_z
+from evenscore.joint import adjust
+from evenscore.methods import (
+    AUTO,
+    CORRECTIONS,
+    METHODS,
+    Evidence,
+    corrected,
+    detectable_gap,
+    draw_statistics,
+    gather,
+    p_value,
+)
+from evenscore.multiplicity import holm
+from evenscore.parity_result import Formulation, PairTest, ParityTest, Region, not_shown
 from evenscore.tally import Tally, require_groups, require_tally
-from evenscore.verdict import DISPARITY, INCONCLUSIVE
+from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY
 
 Floats = NDArray[np.float64]
 
-METHODS = ("sup", "l2")
-AUTO = "sup"
-COMPARISONS = ("pairs", "reference")
-JOINT_BYTES = 1 << 28
-
-STATISTICS: dict[str, Callable[[Floats], Floats]] = {
-    "sup": lambda z: np.abs(z).max(axis=-1),
-    "l2": lambda z: (z * z).sum(axis=-1),
-}
+COMPARISONS = ("pairs", "reference", "rest")
+MANY_PAIRS = 100
+FEWER_DRAWS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +53,24 @@ class Options:
 
     method: str
     alpha: float
+    tolerance: float | None
     weighting: str
     degree: int
     kernel: str
     bandwidth: float | str
     grid: Floats | None
     seed: int
+    n_pairs: int
+
+    @property
+    def draws(self) -> int:
+        """Fewer when there are many pairs: their joint adjustment needs fewer of each."""
+        return DRAWS if self.n_pairs <= MANY_PAIRS else FEWER_DRAWS
+
+    @property
+    def smoothing(self) -> dict[str, Any]:
+        """What smoothers take."""
+        return {"degree": self.degree, "kernel": self.kernel}
 
 
 def parity_test(
@@ -62,6 +78,7 @@ def parity_test(
     *,
     method: str = "auto",
     alpha: float = 0.05,
+    tolerance: float | None = None,
     compare: str = "pairs",
     reference: Any = None,
     weighting: str = "user",
@@ -70,234 +87,269 @@ def parity_test(
     bandwidth: float | str = "test",
     grid: ArrayLike | None = None,
     seed: int = 0,
+    both: bool = True,
 ) -> ParityTest:
     """Test whether people with the same score have the same expected outcome in every group.
 
     Parameters
     ----------
     method
-        "sup" (the largest gap in standard errors along the score), "l2" (the sum of its squares), or "auto", which is "sup".
+        "sup": the largest gap in standard errors along the score. "multiscale": the same on residuals smoothed at h, 2h and 4h.
+        "l2": the sum of squared gaps in standard errors. "cumulative": the largest sum of residuals up to a score. "combined": the
+        smallest p-value of multiscale, l2 and cumulative, with its own null distribution. "bonferroni", "holm", "bh": the
+        paper's, point by point ("bh" controls the false discovery rate only). "auto" is "combined".
+    tolerance
+        A gap that does not matter. The verdict is then "disparity" when a larger one is shown, "parity" when the whole
+        simultaneous band lies within, and ``p_value`` tests \\|gap\\| <= tolerance; ``p_equal`` still tests equality.
     compare, reference
-        "pairs" compares all groups with each other, "reference" each with one group; naming a ``reference`` implies the latter.
+        "pairs" compares all groups with each other, "reference" each with one group (naming a ``reference`` implies it), "rest"
+        each with all others together.
     weighting
         "user": every user counts the same, however many rows; "row": every row does. Both respect users in the variance.
     bandwidth
         "test" (1.06 sd users^-1/5, shared by the two groups), another rule, or a number in units of the scale.
     grid
         Scores to look at; by default where both groups have people.
+    both
+        Also test with the other weighting, and say so when the verdicts differ.
     """
     tally = require_tally(tally, "parity_test")
     require_option("method", method, ("auto", *METHODS))
     require_option("compare", compare, COMPARISONS)
     require_alpha(alpha)
+    _require_tolerance(tolerance)
     require_groups(tally)
     positions = None if grid is None else grid_positions(tally.lattice, grid)
     if positions is not None:
         require_inside(tally, positions)
-    options = Options(AUTO if method == "auto" else method, alpha, weighting, degree, kernel, bandwidth, positions, seed)
     chosen = _pairs(tally, compare, reference)
-    tested = [_test_pair(tally, a, b, options, len(chosen)) for a, b in chosen]
-    pairs, adjustment = _adjusted(tally, [pair for pair, _ in tested], [gap for _, gap in tested], options)
-    return ParityTest(
-        tuple(pairs),
-        options.method,
-        alpha,
-        weighting,
-        degree,
-        kernel,
-        adjustment,
-        tally.independent,
-        tally.frame_kind,
+    name = AUTO if method == "auto" else method
+    options = Options(name, alpha, tolerance, weighting, degree, kernel, bandwidth, positions, seed, len(chosen))
+    pairs, adjustment = _test_all(tally, chosen, options)
+    result = ParityTest(
+        tuple(pairs), name, alpha, tolerance, weighting, degree, kernel, adjustment, tally.independent, None, tally.frame_kind
     )
+    if not both or tally.n_rows == tally.n_users:
+        return result
+    other = replace(options, weighting="row" if weighting == "user" else "user")
+    again = replace(result, pairs=tuple(_test_all(tally, chosen, other)[0]), weighting=other.weighting)
+    return replace(result, other=Formulation(other.weighting, again.p_value, again.max_gap, again.verdict))
+
+
+def _require_tolerance(tolerance: float | None) -> None:
+    if tolerance is not None and not (isinstance(tolerance, int | float) and np.isfinite(tolerance) and tolerance > 0):
+        raise OptionError(f"tolerance={tolerance!r} must be a positive gap in units of the outcome, such as 0.02")
 
 
 def _pairs(tally: Tally, compare: str, reference: Any) -> list[tuple[Any, Any]]:
+    """The groups to compare; None stands for all others."""
     if reference is None:
         if compare == "reference":
             raise OptionError("compare='reference' needs reference=, the group to compare with")
+        if compare == "rest":
+            return [(group, None) for group in tally.groups] if len(tally.groups) > 2 else [tuple(tally.groups)]  # type: ignore[list-item]
         return list(itertools.combinations(tally.groups, 2))
     position = tally.index(reference)
-    return [(group, reference) for i, group in enumerate(tally.groups) if i != position]
+    return [(group, tally.groups[position]) for i, group in enumerate(tally.groups) if i != position]
 
 
-def _test_pair(tally: Tally, a: Any, b: Any, options: Options, n_pairs: int) -> tuple[PairTest, Gap | None]:
-    """One comparison, before adjustment; the gap process is None when it cannot be judged."""
-    empty = [label_text(group) for group in (a, b) if tally.n_rows[group] == 0]
-    if empty:
-        return PairTest(a, b, reason=f"{empty[0]} has no labelled rows"), None
-    settings = {"degree": options.degree, "kernel": options.kernel, "weighting": options.weighting}
-    h = choose_bandwidth(tally, (a, b), bandwidth=options.bandwidth, **settings)  # type: ignore[arg-type]
-    points, reason = (options.grid, None) if options.grid is not None else pair_grid(tally, a, b, h, options.weighting)
+def _test_all(tally: Tally, chosen: list[tuple[Any, Any]], options: Options) -> tuple[list[PairTest], str]:
+    """Every pair, adjusted for their number, with verdicts."""
+    tested = [_test_pair(tally, a, b, options) for a, b in chosen]
+    p_values = np.array([pair.p_value for pair, _ in tested])
+    evidence = [found for _, found in tested]
+    if options.method in CORRECTIONS or not any(found is not None for found in evidence):
+        adjusted, how = holm(p_values), "Holm's method"
+    else:
+        adjusted, how = adjust(
+            tally,
+            p_values,
+            evidence,
+            weighting=options.weighting,
+            bandwidth=options.bandwidth,
+            seed=options.seed,
+            **options.smoothing,
+        )
+    judged = [_judged(pair, float(p), options) for (pair, _), p in zip(tested, adjusted, strict=True)]
+    return judged, how
+
+
+def _test_pair(tally: Tally, a: Any, b: Any, options: Options) -> tuple[PairTest, tuple[Comparison, Evidence] | None]:
+    """One comparison, before adjustment; no evidence when it cannot be judged."""
+    comparison = compare_rest(tally, a, options.weighting) if b is None else compare_groups(tally, a, b, options.weighting)
+    pair = PairTest(comparison.a.label, comparison.b.label)
+    for side in (comparison.a, comparison.b):
+        if side.n_rows == 0:
+            return replace(pair, reason=f"{side.name} has no labelled rows"), None
+    h = comparison.bandwidth(options.bandwidth, options.degree, options.kernel, tally)
+    points, reason = (options.grid, None) if options.grid is not None else comparison_grid(comparison, h)
     assert points is not None
+    pair = replace(pair, bandwidth=h, reason=_means_only(tally))
     if reason is not None:
-        return PairTest(a, b, reason=_few_users(tally, a, b) or reason, bandwidth=h), None
-    process = estimate_gap(tally, a, b, points=points, bandwidth=h, impose_null=True, **settings)  # type: ignore[arg-type]
-    keep = judgeable(process, outcome_square(tally, (a, b), options.weighting))
+        return replace(pair, reason=_few_users(comparison) or reason), None
+    null = Null.of(comparison, h, options.degree, options.kernel)
+    process = estimate_gap(comparison, points=points, bandwidth=h, null=null, **options.smoothing)
+    keep = judgeable(process, comparison)
     if not keep.any():
-        return PairTest(a, b, reason=_why_not(tally, a, b, process), bandwidth=h, left_out=len(points)), None
-    process = process.at(keep)
+        return replace(pair, reason=_why_not(comparison, process), left_out=len(points)), None
+    process, points = process.at(keep), points[keep]
+    rng = np.random.default_rng([options.seed, tally.index(a), tally.index(b) if b is not None else len(tally.groups)])
+    evidence = gather(options.method, process, comparison, null, points=points, bandwidth=h, **options.smoothing)
+    noise, statistics = draw_statistics(evidence, rng, options.draws)
+    found, p_points = _p_values(options.method, process, evidence, statistics, rng, options.draws)
     band_h = h
     if options.bandwidth == "test":
-        band_h = choose_bandwidth(tally, (a, b), bandwidth="band", **settings)  # type: ignore[arg-type]
-    shown = estimate_gap(tally, a, b, points=points[keep], bandwidth=band_h, impose_null=False, **settings)  # type: ignore[arg-type]
-    rng = np.random.default_rng([options.seed, tally.index(a), tally.index(b)])
+        band_h = comparison.bandwidth("band", options.degree, options.kernel, tally)
+    shown = estimate_gap(comparison, points=points, bandwidth=band_h, **options.smoothing)
     _, margin = margins(shown.covariance, shown.df, options.alpha, rng)
+    pair = replace(
+        pair,
+        p_value=found.value,
+        p_equal=found.value,
+        p_source=found.source,
+        minimum_detectable_gap=detectable_gap(options.method, evidence, noise, options.alpha / options.n_pairs),
+        left_out=int((~keep).sum()),
+        score=tally.lattice.to_score(points),
+        gap=shown.values,
+        se=shown.se,
+        band_low=shown.values - margin,
+        band_high=shown.values + margin,
+        p_points=p_points,
+        effective_a=shown.effective_a,
+        effective_b=shown.effective_b,
+    )
+    pair = replace(pair, regions=_regions(pair, comparison, points, options))
+    if options.tolerance is None:
+        return pair, (comparison, evidence)
+    beyond = _beyond_tolerance(shown, options, rng)
+    wide = Evidence(_sup_only(evidence, shown), shown.z, correlation(shown.covariance), shown.shift, shown.matrix_a, shown.matrix_b)
+    return replace(pair, p_value=beyond.value, p_source=beyond.source), (comparison, wide)
+
+
+def _p_values(
+    method: str, process: Process, evidence: Evidence, statistics: Floats, rng: np.random.Generator, draws: int
+) -> tuple[PValue, Floats]:
+    """The p-value of the pair and those of its points."""
+    if method in CORRECTIONS:
+        p_points = corrected(method, process.z)
+        return PValue(float(p_points.min()), "normal"), p_points
     corr = correlation(process.covariance)
-    draws = draw_normal(corr, rng)
-    statistic = float(STATISTICS[options.method](process.z))
-    found = empirical_p(STATISTICS[options.method](draws), statistic, _tail(options.method, corr))
-    maxima = STATISTICS["sup"](draws)
-    p_points = np.array([empirical_p(maxima, abs(z), _tail("sup", corr)).value for z in process.z])
+    maxima = np.abs(draw_normal(corr, rng, draws)).max(axis=1)
+    p_points = np.array([empirical_p(maxima, abs(float(z)), lambda x: sup_tail(x, corr)).value for z in process.z])
+    return p_value(evidence, statistics), p_points
+
+
+def _beyond_tolerance(shown: Process, options: Options, rng: np.random.Generator) -> PValue:
+    """P-value of |gap| <= tolerance: the largest excess in standard errors, by the same draws a simultaneous band rests on."""
+    assert options.tolerance is not None
+    corr = correlation(shown.covariance)
+    excess = welch_z((np.abs(shown.values) - options.tolerance) / shown.se, shown.df).max()
+    maxima = np.abs(draw_normal(corr, rng, options.draws)).max(axis=1)
+    if excess <= 0:
+        return PValue(1.0, "draws")
+    return empirical_p(maxima, float(excess), lambda x: sup_tail(x, corr))
+
+
+def _sup_only(evidence: Evidence, shown: Process) -> tuple[Any, ...]:
+    corr = correlation(shown.covariance)
     return (
-        PairTest(
-            a,
-            b,
-            p_value=found.value,
-            p_source=found.source,
-            statistic=statistic,
-            bandwidth=h,
-            minimum_detectable_gap=_detectable(draws, process.se, options.method, options.alpha / n_pairs),
-            left_out=int((~keep).sum()),
-            reason=_means_only(tally, process),
-            score=tally.lattice.to_score(process.position),
-            gap=shown.gap,
-            se=shown.se,
-            band_low=shown.gap - margin,
-            band_high=shown.gap + margin,
-            p_points=p_points,
-            effective_a=shown.effective_a,
-            effective_b=shown.effective_b,
+        replace(
+            evidence.parts[0],
+            name="sup",
+            columns=slice(0, len(shown.values)),
+            value=lambda z: np.abs(z).max(axis=-1),
+            tail=lambda x: sup_tail(x, corr),
         ),
-        process,
     )
 
 
-def _tail(method: str, corr: Floats) -> Callable[[float], float]:
-    if method == "sup":
-        return lambda statistic: sup_tail(statistic, corr)
-    return lambda statistic: quadratic_tail(statistic, np.asarray(np.linalg.eigvalsh(corr), dtype=np.float64))
+# Where
 
 
-def _detectable(draws: Floats, se: Floats, method: str, alpha: float) -> float:
-    """The constant gap found with probability .8, by bisection on the draws."""
-    statistic = STATISTICS[method]
-    critical = np.quantile(statistic(draws), 1 - alpha)
-    few = draws[:2000]
-    low, high = 0.0, float(se.min())
-    while (statistic(few + high / se) > critical).mean() < POWER:
-        high *= 2
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (middle, high) if (statistic(few + middle / se) > critical).mean() < POWER else (low, middle)
-    return high
+def _regions(pair: PairTest, comparison: Comparison, points: Floats, options: Options) -> tuple[Region, ...]:
+    """Runs of points whose simultaneous band excludes 0 (or the tolerance), with the share of each side's users in them."""
+    limit = options.tolerance or 0.0
+    sign = np.where(pair.band_low > limit, 1, np.where(pair.band_high < -limit, -1, 0))
+    ends = np.flatnonzero(np.diff(sign)) + 1
+    found = []
+    for start, end in zip([0, *ends], [*ends, len(sign)], strict=True):
+        if start == end or sign[start] == 0:
+            continue
+        peak = start + int(np.argmax(np.abs(pair.gap[start:end])))
+        low, high = float(points[start]), float(points[end - 1])
+        found.append(
+            Region(
+                float(pair.score[start]),
+                float(pair.score[end - 1]),
+                float(pair.gap[peak]),
+                float(pair.band_low[peak]),
+                float(pair.band_high[peak]),
+                float(pair.score[peak]),
+                *(_share(comparison, side, low, high) for side in (comparison.a, comparison.b)),
+            )
+        )
+    return tuple(found)
 
 
-# Reasons
+def _share(comparison: Comparison, side: Side, low: float, high: float) -> float:
+    """The share of a side's weight between two positions; mass inside a cell is spread evenly."""
+    weight = full(comparison, side)
+    edges = comparison.lattice.axis_edges
+    if comparison.lattice.discrete:
+        position = comparison.lattice.positions(np.zeros(len(weight)))
+        inside = (position >= low - 1e-12) & (position <= high + 1e-12)
+        return float(weight[inside].sum() / weight.sum())
+    cumulative = np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum()
+    return float(np.interp(high, edges, cumulative) - np.interp(low, edges, cumulative))
 
 
-def _few_users(tally: Tally, a: Any, b: Any) -> str | None:
-    for group in (a, b):
-        users = tally.n_users[group]
-        if users < MIN_EFFECTIVE:
-            counted = "1 user" if users == 1 else f"{users} users"
-            return f"{label_text(group)} has only {counted}; at least {MIN_EFFECTIVE} are needed at a score to judge it"
-    return None
+# Verdicts and reasons
 
 
-def _why_not(tally: Tally, a: Any, b: Any, process: Gap) -> str:
-    few = _few_users(tally, a, b)
-    if few is not None:
-        return few
-    if enough_users(process).any():
-        return "the outcomes do not vary: all are equal, so there is nothing to compare"
-    return (
-        f"at no score do both {label_text(a)} and {label_text(b)} have {MIN_EFFECTIVE} effective users "
-        f"({tally.n_users[a]:,} and {tally.n_users[b]:,} users in all)"
+def _judged(pair: PairTest, p_adjusted: float, options: Options) -> PairTest:
+    """The pair with its verdict and why."""
+    if not pair.judged:
+        return pair
+    if p_adjusted <= options.alpha:
+        found = f"the gap is {pair.max_gap:+.3g} at score {pair.at_score:.3g}"
+        if not pair.regions:
+            found += ", though no single score shows one by itself"
+        return replace(pair, p_adjusted=p_adjusted, verdict=DISPARITY, reason=_joined(pair.reason, found))
+    low, high = pair.interval
+    inside = options.tolerance is not None and bool(
+        (pair.band_low > -options.tolerance).all() and (pair.band_high < options.tolerance).all()
     )
-
-
-def _means_only(tally: Tally, process: Gap) -> str:
-    if tally.lattice.n_cells == 1:
-        return "the score is constant, so the groups' mean outcomes are compared"
-    return ""
-
-
-# Adjustment across pairs
-
-
-def _adjusted(
-    tally: Tally, pairs: list[PairTest], gaps: list[Gap | None], options: Options
-) -> tuple[list[PairTest], str]:
-    """Adjusted p-values and verdicts, and how they were adjusted."""
-    p_values = np.array([pair.p_value for pair in pairs])
-    judged = [place for place, gap in enumerate(gaps) if gap is not None]
-    adjusted, how = holm(p_values), "Holm's method"
-    if len(judged) > 1:
-        draws = _joint_draws(tally, [(pairs[place], gaps[place]) for place in judged], options)  # type: ignore[misc]
-        if draws is not None:
-            adjusted[judged], complete = min_p(p_values[judged], draws, RESOLVED)
-            how = "joint draws of all pairs" if complete else "joint draws of all pairs, far tails by Holm's method"
-    elif len(judged) == 1:
-        how = "nothing: one pair"
-    finished = []
-    for pair, p_adjusted in zip(pairs, adjusted, strict=True):
-        shown = bool(p_adjusted <= options.alpha)
-        reason = pair.reason
-        if not shown and np.isfinite(p_adjusted):
-            reason = _joined(reason, not_shown(pair.minimum_detectable_gap))
-        elif shown:
-            reason = _joined(reason, f"the gap is {pair.max_gap:+.3g} at score {pair.at_score:.3g}")
-        finished.append(replace(pair, p_adjusted=float(p_adjusted), verdict=DISPARITY if shown else INCONCLUSIVE, reason=reason))
-    return finished, how
+    if inside:
+        found = f"for scores from {low:.3g} to {high:.3g} the gap of {pair.name} is within {options.tolerance:g}"
+        return replace(pair, p_adjusted=p_adjusted, verdict=PARITY, reason=_joined(pair.reason, found))
+    found = not_shown(pair.minimum_detectable_gap, options.tolerance)
+    return replace(pair, p_adjusted=p_adjusted, verdict=INCONCLUSIVE, reason=_joined(pair.reason, found))
 
 
 def _joined(*reasons: str) -> str:
     return "; ".join(reason for reason in reasons if reason)
 
 
-def _joint_draws(tally: Tally, tested: list[tuple[PairTest, Gap]], options: Options) -> Floats | None:
-    """Draws of all pairs' statistics together, (draws, n_pairs): a group's noise is the same in each of its pairs.
-
-    None when the covariance would be too large, then Holm's method serves.
-    """
-    owners: list[Any] = []
-    blocks: list[Floats] = []
-    for pair, gap in tested:
-        owners += [pair.group_a, pair.group_b]
-        blocks += [gap.matrix_a, gap.matrix_b]
-    sizes = [len(block) for block in blocks]
-    total = sum(sizes)
-    if 8 * total * DRAWS > JOINT_BYTES:
-        return None
-    covariance = _stacked_covariance(tally, owners, blocks, options)
-    noise = draw_normal(covariance, np.random.default_rng([options.seed, 1 << 20]))
-    ends = np.cumsum(sizes)
-    pieces = np.split(noise, ends[:-1], axis=1)
-    statistics = []
-    for place in range(len(tested)):
-        difference = pieces[2 * place] - pieces[2 * place + 1]
-        statistics.append(STATISTICS[options.method](difference / difference.std(axis=0)))
-    return np.stack(statistics, axis=1)
+def _few_users(comparison: Comparison) -> str | None:
+    for side in (comparison.a, comparison.b):
+        if side.n_users < MIN_EFFECTIVE:
+            counted = "1 user" if side.n_users == 1 else f"{side.n_users} users"
+            return f"{side.name} has only {counted}; at least {MIN_EFFECTIVE} are needed at a score to judge it"
+    return None
 
 
-def _stacked_covariance(tally: Tally, owners: list[Any], blocks: list[Floats], options: Options) -> Floats:
-    """The covariance of all groups' smoothed noise, block by block; groups without common users are independent."""
-    fits = {}
-    for group in dict.fromkeys(owners):
-        sums = tally.sums(group, options.weighting)
-        h = choose_bandwidth(
-            tally, [group], bandwidth=options.bandwidth, weighting=options.weighting, degree=options.degree, kernel=options.kernel
-        )
-        smooth = smooth_at(tally.lattice, sums, sums.position, h, options.degree, options.kernel)
-        fits[group] = np.nan_to_num(smooth.matrix @ sums.Y)
-    ends = np.cumsum([len(block) for block in blocks])
-    covariance = np.zeros((ends[-1], ends[-1]))
-    for i, j in itertools.combinations_with_replacement(range(len(blocks)), 2):
-        pairs = tally.pair_matrices(owners[i], owners[j], options.weighting)
-        if pairs is None:
-            continue
-        rows, columns = slice(ends[i] - len(blocks[i]), ends[i]), slice(ends[j] - len(blocks[j]), ends[j])
-        piece = residual_covariance(pairs, blocks[i], blocks[i] * fits[owners[i]], blocks[j], blocks[j] * fits[owners[j]])
-        covariance[rows, columns] = piece
-        covariance[columns, rows] = piece.T
-    return covariance
+def _why_not(comparison: Comparison, process: Process) -> str:
+    few = _few_users(comparison)
+    if few is not None:
+        return few
+    if enough_users(process).any():
+        return "the outcomes do not vary: all are equal, so there is nothing to compare"
+    a, b = comparison.a, comparison.b
+    return (
+        f"at no score do both {a.name} and {b.name} have {MIN_EFFECTIVE} effective users "
+        f"({a.n_users:,} and {b.n_users:,} users in all)"
+    )
+
+
+def _means_only(tally: Tally) -> str:
+    return "the score is constant, so the groups' mean outcomes are compared" if tally.lattice.n_cells == 1 else ""

@@ -10,46 +10,84 @@ from numpy.typing import NDArray
 
 from evenscore.gaps import MIN_EFFECTIVE
 from evenscore.inference import DRAWS, RESOLVED
+from evenscore.methods import POWER
 from evenscore.tables import Table, json_ready, label_text, p_text
-from evenscore.verdict import DISPARITY, INCONCLUSIVE, combine
+from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine
 
 Floats = NDArray[np.float64]
 
-POWER = 0.8
+WHAT_IT_ANSWERS = {
+    "user": "each user counts once: does the score mean the same for a person of either group",
+    "row": "each row counts once, so users with many rows count more: does it mean the same for a decision",
+}
+
+
+def _none() -> Floats:
+    return np.zeros(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A score interval in which a gap of one sign is shown.
+
+    gap: the largest in it, at at_score, with simultaneous limits low and high; share_a, share_b: the share of each side's users' scores
+    that lie in the interval.
+    """
+
+    score_low: float
+    score_high: float
+    gap: float
+    low: float
+    high: float
+    at_score: float
+    share_a: float
+    share_b: float
 
 
 @dataclass(frozen=True, slots=True)
 class PairTest:
-    """The comparison of two groups.
+    """The comparison of two groups, gap = group_a minus group_b.
 
-    score, gap, se, band_low, band_high, p_points, effective_a, effective_b: (n_points,), gap = group_a minus group_b.
-    left_out: grid points with too few users.
+    score, gap, se, band_low, band_high, p_points, effective_a, effective_b: (n_points,). p_equal: the p-value of equality, also when a
+    tolerance is tested. left_out: grid points with too few users. interval: the scores that were looked at. naive_p: what a test would
+    say that takes every row for a person.
     """
 
     group_a: Any
     group_b: Any
     p_value: float = np.nan
     p_adjusted: float = np.nan
+    p_equal: float = np.nan
     p_source: str = "none"
-    statistic: float = np.nan
     verdict: str = INCONCLUSIVE
     reason: str = ""
     bandwidth: float = np.nan
     minimum_detectable_gap: float = np.nan
     left_out: int = 0
-    score: Floats = field(default_factory=lambda: np.zeros(0))
-    gap: Floats = field(default_factory=lambda: np.zeros(0))
-    se: Floats = field(default_factory=lambda: np.zeros(0))
-    band_low: Floats = field(default_factory=lambda: np.zeros(0))
-    band_high: Floats = field(default_factory=lambda: np.zeros(0))
-    p_points: Floats = field(default_factory=lambda: np.zeros(0))
-    effective_a: Floats = field(default_factory=lambda: np.zeros(0))
-    effective_b: Floats = field(default_factory=lambda: np.zeros(0))
+    regions: tuple[Region, ...] = ()
+    score: Floats = field(default_factory=_none)
+    gap: Floats = field(default_factory=_none)
+    se: Floats = field(default_factory=_none)
+    band_low: Floats = field(default_factory=_none)
+    band_high: Floats = field(default_factory=_none)
+    p_points: Floats = field(default_factory=_none)
+    effective_a: Floats = field(default_factory=_none)
+    effective_b: Floats = field(default_factory=_none)
 
     @property
     def name(self) -> str:
         """Both groups, for people."""
         return f"{label_text(self.group_a)} and {label_text(self.group_b)}"
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is a p-value."""
+        return bool(np.isfinite(self.p_value))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The scores that were looked at."""
+        return (float(self.score[0]), float(self.score[-1])) if len(self.score) else (np.nan, np.nan)
 
     @property
     def _largest(self) -> int | None:
@@ -65,28 +103,15 @@ class PairTest:
         """The score at which the gap is largest."""
         return float(self.score[self._largest]) if self._largest is not None else np.nan
 
-    def regions(self, alpha: float) -> list[dict[str, float]]:
-        """Runs of grid points at which a gap of one sign is shown, for all points at once: limits, largest gap and where."""
-        sign = np.where(self.p_points <= alpha, np.sign(self.gap), 0)
-        ends = np.flatnonzero(np.diff(sign)) + 1
-        found = []
-        for start, end in zip([0, *ends], [*ends, len(sign)], strict=True):
-            if start < end and sign[start] != 0:
-                peak = start + int(np.argmax(np.abs(self.gap[start:end])))
-                found.append(
-                    {
-                        "score_low": float(self.score[start]),
-                        "score_high": float(self.score[end - 1]),
-                        "gap": float(self.gap[peak]),
-                        "at_score": float(self.score[peak]),
-                    }
-                )
-        return found
 
+@dataclass(frozen=True, slots=True)
+class Formulation:
+    """The same test with the other weighting."""
 
-def not_shown(detectable: float) -> str:
-    """The reason when no gap is shown: what would have been."""
-    return f"no gap is shown; a constant gap of {detectable:.3g} or more would have been found with probability {POWER:g}"
+    weighting: str
+    p_value: float
+    max_gap: float
+    verdict: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -96,18 +121,20 @@ class ParityTest(Table):
     pairs: tuple[PairTest, ...]
     method: str
     alpha: float
+    tolerance: float | None
     weighting: str
     degree: int
     kernel: str
     adjustment: str
     independent: bool
+    other: Formulation | None = None
     frame_kind: str | None = None
 
     @property
     def null(self) -> str:
         """What is tested, in words."""
-        unit = "user" if self.weighting == "user" else "row"
-        return f"people with the same score have the same expected outcome in every group (each {unit} weighs the same)"
+        same = "the same expected outcome" if self.tolerance is None else f"expected outcomes within {self.tolerance:g} of each other"
+        return f"people with the same score have {same} in every group (each {self.weighting} weighs the same)"
 
     @property
     def p_value(self) -> float:
@@ -116,18 +143,29 @@ class ParityTest(Table):
         return min(known) if known else np.nan
 
     @property
+    def p_equal(self) -> float:
+        """The smallest p-value of exact equality, not adjusted; with a tolerance it differs from ``p_value``."""
+        known = [pair.p_equal for pair in self.pairs if np.isfinite(pair.p_equal)]
+        return min(known) if known else np.nan
+
+    @property
     def verdict(self) -> str:
-        """"disparity" or "inconclusive"."""
+        """"disparity", "parity" (with a tolerance only) or "inconclusive"."""
         return combine(pair.verdict for pair in self.pairs)
 
     @property
     def reason(self) -> str:
         """Why the verdict is what it is."""
         if self.verdict == DISPARITY:
+            beyond = "" if self.tolerance is None else f" larger than {self.tolerance:g}"
             shown = [pair.name for pair in self.pairs if pair.verdict == DISPARITY]
-            return "a gap is shown between " + "; ".join(shown)
-        unjudged = dict.fromkeys(pair.reason for pair in self.pairs if not np.isfinite(pair.p_value))
-        judged = [not_shown(self.minimum_detectable_gap)] if np.isfinite(self.minimum_detectable_gap) else []
+            unmarked = [pair for pair in self.pairs if pair.verdict == DISPARITY and not pair.regions]
+            spread = "; no single score shows it by itself, the evidence is spread along the score" if unmarked else ""
+            return f"a gap{beyond} is shown between " + "; ".join(shown) + spread
+        if self.verdict == PARITY:
+            return "every gap lies within the tolerance: " + "; ".join(pair.reason for pair in self.pairs)
+        unjudged = dict.fromkeys(pair.reason for pair in self.pairs if not pair.judged)
+        judged = [] if np.isnan(self.minimum_detectable_gap) else [not_shown(self.minimum_detectable_gap, self.tolerance)]
         return "; ".join([*judged, *unjudged])
 
     @property
@@ -143,6 +181,17 @@ class ParityTest(Table):
         return max(gaps, key=abs) if gaps else np.nan
 
     @property
+    def disagreement(self) -> str:
+        """One sentence when per user and per row come to different verdicts, else empty."""
+        if self.other is None or self.other.verdict == self.verdict:
+            return ""
+        return (
+            f"per {self.weighting} the verdict is {self.verdict} (p = {p_text(self.p_value)}), per {self.other.weighting} it is "
+            f"{self.other.verdict} (p = {p_text(self.other.p_value)}); per user, {WHAT_IT_ANSWERS['user']}; per row, "
+            f"{WHAT_IT_ANSWERS['row']}"
+        )
+
+    @property
     def points(self) -> list[dict[str, Any]]:
         """One row for each pair and grid point."""
         names = ("score", "gap", "se", "band_low", "band_high", "p_points", "effective_a", "effective_b")
@@ -154,6 +203,15 @@ class ParityTest(Table):
             for values in zip(*(getattr(pair, name) for name in names), strict=True)
         ]
 
+    @property
+    def regions(self) -> list[dict[str, Any]]:
+        """One row for each score interval in which a gap is shown."""
+        return [
+            {"group_a": pair.group_a, "group_b": pair.group_b} | {name: getattr(region, name) for name in Region.__slots__}
+            for pair in self.pairs
+            for region in pair.regions
+        ]
+
     def rows(self) -> list[dict[str, Any]]:
         """One row a pair."""
         names = ("group_a", "group_b", "p_value", "p_adjusted", "max_gap", "at_score", "verdict")
@@ -161,15 +219,20 @@ class ParityTest(Table):
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
-        names = ("method", "alpha", "weighting", "degree", "kernel", "adjustment", "null", "p_value", "verdict", "reason")
-        details = ("reason", "p_source", "bandwidth", "minimum_detectable_gap")
+        names = (
+            *("method", "alpha", "tolerance", "weighting", "degree", "kernel", "adjustment", "null", "p_value", "p_equal", "verdict"),
+            *("reason", "minimum_detectable_gap", "max_gap", "disagreement"),
+        )
+        details = ("reason", "p_source", "p_equal", "bandwidth", "minimum_detectable_gap", "left_out", "interval")
         return {name: json_ready(getattr(self, name)) for name in names} | {
-            "minimum_detectable_gap": json_ready(self.minimum_detectable_gap),
-            "max_gap": json_ready(self.max_gap),
+            "other": None
+            if self.other is None
+            else json_ready({name: getattr(self.other, name) for name in Formulation.__slots__}),
             "pairs": [
                 json_ready(row | {name: getattr(pair, name) for name in details})
                 for row, pair in zip(self.rows(), self.pairs, strict=True)
             ],
+            "regions": json_ready(self.regions),
             "points": json_ready(self.points),
         }
 
@@ -183,9 +246,16 @@ class ParityTest(Table):
         return f"Parity test ({self.method}): {self.verdict}, p = {p_text(self.p_value)}"
 
     def _notes(self) -> list[str]:
-        notes = [f"null: {self.null}", f"verdict: {self.verdict}, because {self.reason}"]
+        return [f"null: {self.null}", f"verdict: {self.verdict}, because {self.reason}", *self.remarks]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What else should be known."""
+        notes = [self.disagreement] if self.disagreement else []
         if len(self.pairs) > 1:
             notes.append(f"p adjusted for {len(self.pairs)} pairs by {self.adjustment}")
+        if self.method == "bh":
+            notes.append("bh controls the false discovery rate among scores, not the chance of any false alarm")
         if any(pair.p_source == "tail" for pair in self.pairs):
             notes.append(f"p below {RESOLVED / DRAWS:g} is from a tail approximation, not from draws")
         for pair in self.pairs:
@@ -196,3 +266,9 @@ class ParityTest(Table):
 
     def _frame_kind(self) -> str | None:
         return self.frame_kind
+
+
+def not_shown(detectable: float, tolerance: float | None = None) -> str:
+    """The reason when no gap is shown: what would have been."""
+    what = "no gap is shown" if tolerance is None else f"neither a gap beyond {tolerance:g} nor its absence is shown"
+    return f"{what}; a constant gap of {detectable:.3g} or more would have been found with probability {POWER:g}"

@@ -45,11 +45,12 @@ class Table:
         return {"title": self._title(), "rows": json_ready(self.rows()), "notes": self._notes()}
 
     def __repr__(self) -> str:
-        return "\n".join([self._title(), "", text_table(self.rows()), *(f"  {note}" for note in self._notes())])
+        notes = [f"  {printable(note, 400)}" for note in self._notes()]
+        return "\n".join([printable(self._title(), 400), "", text_table(self.rows()), *notes])
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._notes())
-        return f"<p><b>{html.escape(self._title())}</b></p>{html_table(self.rows())}{notes}"
+        notes = "".join(f"<p>{html.escape(printable(note, 400))}</p>" for note in self._notes())
+        return f"<p><b>{html.escape(printable(self._title(), 400))}</b></p>{html_table(self.rows())}{notes}"
 
 
 def as_frame(rows: list[dict[str, Any]], kind: str | None = None) -> Any:
@@ -132,7 +133,7 @@ def _is_p(name: str, value: Any) -> bool:
 
 
 def printable(text: str, limit: int = 48) -> str:
-    """Text for one cell of a terminal table: no control characters, no endless labels."""
+    """Text for one cell or line of a terminal: no control characters, no endless labels."""
     clean = "".join(char if char.isprintable() else "�" for char in text)
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 

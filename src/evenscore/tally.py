@@ -203,15 +203,17 @@ class Tally(Table):
         """The vectors of one group by user fold."""
         return FoldSums(*self.parts[self.index(group)].folds[_weighting(weighting)])
 
-    def pair_matrices(self, a: Any, b: Any, weighting: str = "user") -> PairMatrices | None:
-        """The pair matrices of two groups (or of one with itself); None when no user is in both."""
+    def pair_matrices(
+        self, a: Any, b: Any, weighting: str = "user", cells: NDArray[np.int64] | None = None
+    ) -> PairMatrices | None:
+        """The pair matrices of two groups (or of one with itself), of some cells only if given; None when no user is in both."""
         i, j = self.index(a), self.index(b)
         if i == j:
-            return self.parts[i].pairs.matrices(_weighting(weighting))
+            return self.parts[i].pairs.matrices(_weighting(weighting), cells)
         sums = self.cross.get((min(i, j), max(i, j)))
         if sums is None:
             return None
-        return (sums if i < j else sums.transposed()).matrices(_weighting(weighting))
+        return (sums if i < j else sums.transposed()).matrices(_weighting(weighting), cells)
 
     def __add__(self, other: Tally) -> Tally:
         if not isinstance(other, Tally):

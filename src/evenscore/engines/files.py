@@ -113,6 +113,11 @@ def _files_in(folder: Path) -> tuple[str, ...]:
     return tuple(map(str, found))
 
 
+def _shown(paths: tuple[str, ...]) -> str:
+    """Paths for a message: whole, but not too many."""
+    return ", ".join(paths[:3]) + (f" and {len(paths) - 3:,} more files" if len(paths) > 3 else "")
+
+
 def _kind(name: str) -> str | None:
     lower = name.lower()
     return "Parquet" if lower.endswith(PARQUET) else "CSV" if lower.endswith(CSV) else None
@@ -136,7 +141,7 @@ def _patiently(paths: tuple[str, ...], step: Callable[[dict[str, str]], Done]) -
         except duckdb.Error as error:
             better = _remedy(str(error), settings)
             if better == settings:
-                raise FileError(f"cannot read {listing(paths, 3)}: {_complaint(str(error))}") from None
+                raise FileError(f"cannot read {_shown(paths)}: {_complaint(str(error))}") from None
             settings = better
 
 
@@ -166,7 +171,7 @@ def _open(paths: tuple[str, ...], names: dict[str, list[str]], settings: dict[st
             raise FileError(f"{path} is empty")
     if len(set(kinds.values())) > 1:
         first = {kind: path for path, kind in reversed(kinds.items())}
-        examples = listing(f"{path} is {kind}" for kind, path in first.items())
+        examples = ", ".join(f"{path} is {kind}" for kind, path in first.items())
         raise FileError(f"the files are of different kinds ({examples}); give files of one kind")
     if "Parquet" in kinds.values():
         sql = _reader("read_parquet", paths, {})
@@ -278,7 +283,7 @@ def _fetch(source: Source, names: dict[str, list[str]]) -> dict[str, Any]:
     selected = _selection(source.types, source.converted, names, "file")
     columns = _tidied(_query(f"SELECT {', '.join(selected.values())} FROM {source.sql}").fetchnumpy(), source.types, selected)
     if all(len(values) == 0 for values in columns.values()):
-        raise DataError(f"{listing(source.paths, 3)}: the data has no rows, only the columns {listing(source.types)}")
+        raise DataError(f"{_shown(source.paths)}: the data has no rows, only the columns {listing(source.types)}")
     return columns
 
 

@@ -9,9 +9,14 @@ import numpy as np
 from evenscore.parity_result import PairTest, ParityTest
 from evenscore.tables import label_text, number_text, p_text, printable, text_table
 from evenscore.tally import Tally
-from evenscore.verdict import DISPARITY
+from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY
 
 WIDTH = 96
+WORDS = {
+    DISPARITY: "the same score does not mean the same outcome in every group",
+    PARITY: "wherever there are enough people to tell, gaps stay within the tolerance",
+    INCONCLUSIVE: "no disparity is shown, which is not the same as parity",
+}
 
 
 def audit_text(tally: Tally, test: ParityTest, notes: list[str]) -> str:
@@ -21,7 +26,7 @@ def audit_text(tally: Tally, test: ParityTest, notes: list[str]) -> str:
 
 
 def _wrapped(text: str, indent: str = "  ") -> str:
-    return textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent)
+    return textwrap.fill(printable(text, 400), WIDTH, initial_indent=indent, subsequent_indent=indent)
 
 
 def _data(tally: Tally, notes: list[str]) -> str:
@@ -32,11 +37,7 @@ def _data(tally: Tally, notes: list[str]) -> str:
 
 
 def _verdict(test: ParityTest) -> str:
-    if test.verdict == DISPARITY:
-        words = "DISPARITY: the same score does not mean the same outcome in every group"
-    else:
-        words = "INCONCLUSIVE: no disparity is shown, which is not the same as parity"
-    lines = [f"  {words}  (p = {p_text(test.p_value)})"]
+    lines = [f"  {test.verdict.upper()}: {WORDS[test.verdict]}  (p = {p_text(test.p_value)})"]
     if np.isfinite(test.max_gap):
         pair = max(test.pairs, key=lambda p: abs(p.max_gap) if np.isfinite(p.max_gap) else -1)
         where = f"at score {number_text(pair.at_score)}, outcomes of {_sides(pair, pair.max_gap)}"
@@ -58,12 +59,12 @@ def _pairs(test: ParityTest) -> str:
 def _where(test: ParityTest) -> str:
     lines = []
     for pair in test.pairs:
-        for region in pair.regions(test.alpha):
-            low, high = number_text(region["score_low"]), number_text(region["score_high"])
+        for region in pair.regions:
+            low, high = number_text(region.score_low), number_text(region.score_high)
             where = f"at score {low}" if low == high else f"from score {low} to {high}"
-            lines.append(f"  {_sides(pair, region['gap'])} {where}, by up to {abs(region['gap']):.3f}")
+            lines.append(f"    {_sides(pair, region.gap)} {where}, by up to {abs(region.gap):.3f}")
     if lines:
-        return "\n".join(["  where a gap is shown at the single score:", *("  " + line for line in lines)])
+        return "\n".join(["  where a gap is shown:", *lines])
     if test.verdict == DISPARITY:
         return "  no single score shows a gap by itself; the evidence is spread along the score"
     return ""
@@ -71,6 +72,5 @@ def _where(test: ParityTest) -> str:
 
 def _footer(test: ParityTest) -> str:
     weighed = "each user counts once, whatever the number of rows" if test.weighting == "user" else "each row counts once"
-    lines = [f"tested: {test.null}", f"how: method {test.method}, {weighed}, level {test.alpha:g}"]
-    lines += [note for note in test._notes() if not note.startswith(("null:", "verdict:"))]
+    lines = [f"tested: {test.null}", f"how: method {test.method}, {weighed}, level {test.alpha:g}", *test.remarks]
     return "\n".join(_wrapped(line) for line in lines)

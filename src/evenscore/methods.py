@@ -1,0 +1,203 @@
+"""The tests: what each makes of the processes along the score, and how draws of them become a p-value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenscore.comparison import Comparison
+from evenscore.gaps import Null, Process, cumulative, judgeable, multiscale
+from evenscore.inference import RESOLVED, PValue, correlation, draw_normal, empirical_p, quadratic_tail, sup_tail
+from evenscore.multiplicity import benjamini_hochberg, bonferroni, draw_ranks, holm
+
+Floats = NDArray[np.float64]
+
+CORRECTIONS = {"bonferroni": bonferroni, "holm": holm, "bh": benjamini_hochberg}
+PARTS = {
+    "sup": ("sup",),
+    "multiscale": ("multiscale",),
+    "l2": ("l2",),
+    "cumulative": ("cumulative",),
+    "combined": ("multiscale", "l2", "cumulative"),
+}
+METHODS = (*PARTS, *CORRECTIONS)
+AUTO = "combined"
+POWER = 0.8
+POWER_DRAWS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One statistic: which columns of the stacked process it reads, and what it makes of them when standardised.
+
+    value: from normal quantiles (..., n) to (...). tail: its far tail.
+    """
+
+    name: str
+    columns: slice
+    value: Callable[[Floats], Floats]
+    tail: Callable[[float], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that a method looks at for one comparison.
+
+    z: (n,) observed; corr: (n, n); shift: (n,) what a gap of 1 adds to z; matrix_a, matrix_b: (n, n_cells), for joint draws.
+    """
+
+    parts: tuple[Part, ...]
+    z: Floats
+    corr: Floats
+    shift: Floats
+    matrix_a: Floats
+    matrix_b: Floats
+
+    def statistics(self, z: Floats) -> Floats:
+        """The statistic of each part, (..., n_parts)."""
+        return np.stack([part.value(z[..., part.columns]) for part in self.parts], axis=-1)
+
+    def single(self, statistics: Floats) -> Floats:
+        """One statistic for each draw, (draws,): the part's own, or minus the smallest p-value of the parts."""
+        if len(self.parts) == 1:
+            return statistics[:, 0]
+        return -draw_ranks(statistics).min(axis=1)
+
+
+def gather(
+    method: str, gap: Process, comparison: Comparison, null: Null, *, points: Floats, bandwidth: float, degree: int, kernel: str
+) -> Evidence:
+    """The evidence for a method, given the gap process at the points that can be judged."""
+    names = PARTS.get(method, ("sup",))
+    processes: list[Process] = []
+    parts: list[Part] = []
+    start = 0
+    for name in names:
+        process = gap
+        if name == "multiscale" and not comparison.unsmoothed:
+            process = multiscale(comparison, null, points=points, bandwidth=bandwidth, degree=degree, kernel=kernel)
+            process = process.at(judgeable(process, comparison))
+        elif name == "cumulative":
+            process = cumulative(comparison, null, bandwidth=bandwidth)
+            variance = np.diag(process.covariance)
+            process = process.at(variance > 1e-12 * variance.max())
+        columns = slice(start, start + len(process.values))
+        start = columns.stop
+        processes.append(process)
+        parts.append(_part(name, columns, process))
+    covariance = _stacked(processes, null)
+    matrix_a, matrix_b = (np.concatenate([getattr(p, side) for p in processes]) for side in ("matrix_a", "matrix_b"))
+    z = np.concatenate([process.z for process in processes])
+    se = np.concatenate([process.se for process in processes])
+    shift = np.concatenate([process.shift for process in processes]) / se
+    return Evidence(tuple(parts), z, correlation(covariance), shift, matrix_a, matrix_b)
+
+
+def _stacked(processes: list[Process], null: Null) -> Floats:
+    """The covariance of several processes together."""
+    if len(processes) == 1:
+        return processes[0].covariance
+    a, b = (np.concatenate([getattr(process, side) for process in processes]) for side in ("matrix_a", "matrix_b"))
+    covariance = a @ null.residual_a @ a.T + b @ null.residual_b @ b.T
+    if null.residual_ab is not None:
+        shared = a @ null.residual_ab @ b.T
+        covariance = covariance - shared - shared.T
+    return covariance
+
+
+def _part(name: str, columns: slice, process: Process) -> Part:
+    if name == "l2":
+        corr = correlation(process.covariance)
+        return Part(name, columns, _sum_of_squares, lambda x: quadratic_tail(x, np.asarray(np.linalg.eigvalsh(corr))))
+    if name == "cumulative":
+        # Sums, not their ratio to a standard error: early sums rest on few users and would dominate.
+        size = process.se / process.se.max()
+        corr = correlation(process.covariance)
+        return Part(name, columns, lambda z: np.abs(z * size).max(axis=-1), lambda x: sup_tail(x, corr))
+    corr = correlation(process.covariance)
+    return Part(name, columns, _largest, lambda x: sup_tail(x, corr))
+
+
+def _largest(z: Floats) -> Floats:
+    return np.abs(z).max(axis=-1)
+
+
+def _sum_of_squares(z: Floats) -> Floats:
+    return (z * z).sum(axis=-1)
+
+
+def draw_statistics(evidence: Evidence, rng: np.random.Generator, draws: int) -> tuple[Floats, Floats]:
+    """Draws of the standardised process under the null, (draws, n), and of the parts' statistics, (draws, n_parts)."""
+    noise = draw_normal(evidence.corr, rng, draws)
+    return noise, evidence.statistics(noise)
+
+
+def p_value(evidence: Evidence, statistics: Floats) -> PValue:
+    """The p-value of the observed statistics among draws of them, (draws, n_parts)."""
+    observed = evidence.statistics(evidence.z)
+    found = [
+        empirical_p(statistics[:, place], float(observed[place]), part.tail) for place, part in enumerate(evidence.parts)
+    ]
+    smallest = min(found, key=lambda p: p.value)
+    if len(found) == 1:
+        return smallest
+    # Among several, the smallest p-value is compared with the smallest p-values of the draws; where these are too few to tell,
+    # Bonferroni over the parts is safe.
+    minima = draw_ranks(statistics).min(axis=1)
+    beyond = int((minima <= smallest.value).sum())
+    if beyond >= RESOLVED:
+        return PValue((beyond + 1) / (len(minima) + 1), "draws")
+    return PValue(min(len(found) * smallest.value, (beyond + 1) / (len(minima) + 1)), "tail")
+
+
+def _normal_quantile(p: Floats) -> Floats:
+    from scipy import special
+
+    return np.asarray(special.ndtri(p))
+
+
+def corrected(method: str, z: Floats) -> Floats:
+    """P-values at single points, adjusted by the paper's Bonferroni (or Holm, or Benjamini-Hochberg) correction."""
+    from scipy import special
+
+    return CORRECTIONS[method](2 * special.ndtr(-np.abs(z)))
+
+
+def detectable_gap(method: str, evidence: Evidence, noise: Floats, alpha: float) -> float:
+    """The constant gap that the test finds with probability .8, by bisection on draws."""
+    few = noise[:POWER_DRAWS]
+    if method in CORRECTIONS:
+        # The smallest adjusted p-value is below alpha: for Bonferroni and Holm when the largest |z| is beyond alpha / n, for
+        # Benjamini-Hochberg when for some k the k-th largest is beyond k alpha / n.
+        n = few.shape[1]
+        allowed = alpha * (np.arange(1, n + 1) if method == "bh" else np.ones(n)) / n
+        limits = -_normal_quantile(allowed / 2)
+
+        def share(gap: float) -> float:
+            ordered = -np.sort(-np.abs(few + gap * evidence.shift), axis=1)
+            return float((ordered >= limits).any(axis=1).mean())
+
+    else:
+        statistics = evidence.statistics(noise)
+        levels = np.sort(statistics, axis=0)
+        minima = np.sort(draw_ranks(statistics).min(axis=1))
+        critical = minima[max(int(alpha * len(minima)) - 1, 0)]
+
+        def share(gap: float) -> float:
+            shifted = evidence.statistics(few + gap * evidence.shift)
+            ranks = [len(levels) - np.searchsorted(levels[:, k], shifted[:, k]) for k in range(shifted.shape[1])]
+            return float((np.min(ranks, axis=0) / len(levels) <= critical).mean())
+
+    with np.errstate(divide="ignore"):
+        low, high = 0.0, float(np.min(1 / np.abs(evidence.shift)))
+    for _ in range(60):
+        if share(high) >= POWER:
+            break
+        high *= 2
+    for _ in range(25):
+        middle = (low + high) / 2
+        low, high = (middle, high) if share(middle) < POWER else (low, middle)
+    return high

@@ -1,0 +1,19 @@
+"""Data with a known truth, and studies that measure methods on it."""
+
+from evenscore.simulation.distributions import Beta, Discrete, FixedRows, ParetoRows, PoissonRows
+from evenscore.simulation.outcomes import Bump, Curve
+from evenscore.simulation.specification import Simulation, simulate
+from evenscore.simulation.truth import Truth
+
+__all__ = [
+    "Beta",
+    "Bump",
+    "Curve",
+    "Discrete",
+    "FixedRows",
+    "ParetoRows",
+    "PoissonRows",
+    "Simulation",
+    "Truth",
+    "simulate",
+]
