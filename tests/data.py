@@ -8,7 +8,17 @@ from oracle import Rows
 
 
 def repeated_users(
-    n_rows=20_000, seed=0, *, whales=False, weights=False, spanning=False, real=False, n_groups=2, rows_per_user=5, gap=0.0, beta=(2, 3)
+    n_rows=20_000,
+    seed=0,
+    *,
+    whales=False,
+    weights=False,
+    spanning=False,
+    real=False,
+    n_groups=2,
+    rows_per_user=5,
+    gap=0.0,
+    beta=(2, 3),
 ):
     """Rows of users with correlated scores and outcomes; ``gap`` is added to the outcome rate of group 1."""
     rng = np.random.default_rng(seed)

@@ -116,7 +116,9 @@ def tally(rows, cells, n_cells, weighting, centre=0.0, repeat=None):
             w = rows.weight[i] / (n if weighting == "user" else 1)
             y = rows.outcome[i] - centre
             for _ in range(repeat[i]):
-                for name, value in zip(names, (w, w * y, w * rows.score[i], w * y * y, w * w, w * w * y, w * w * y * y), strict=False):
+                for name, value in zip(
+                    names, (w, w * y, w * rows.score[i], w * y * y, w * w, w * w * y, w * w * y * y), strict=False
+                ):
                     sums[name][cells[i]] += value
                 w_cells[cells[i]] += w
                 y_cells[cells[i]] += w * y

@@ -101,7 +101,10 @@ def test_cross_group_pairs():
             for group in (0, 1):
                 chosen = (rows.user == user) & (rows.group == group)
                 n = chosen.sum() if weighting == "user" else 1
-                parts.append(np.bincount(cells[chosen], rows.weight[chosen] * (rows.outcome[chosen] - tally.centre), minlength=16) / max(n, 1))
+                parts.append(
+                    np.bincount(cells[chosen], rows.weight[chosen] * (rows.outcome[chosen] - tally.centre), minlength=16)
+                    / max(n, 1)
+                )
             expected += np.outer(*parts)
         np.testing.assert_allclose(tally.pair_matrices(0, 1, weighting).yy, expected, **EXACT)
         np.testing.assert_allclose(tally.pair_matrices(1, 0, weighting).yy, expected.T, **EXACT)

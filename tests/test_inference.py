@@ -3,7 +3,7 @@ import pytest
 from scipy import integrate, stats
 
 from evenscore.inference import correlation, draw_normal, empirical_p, quadratic_tail, sup_tail, welch_t, welch_z
-from evenscore.multiplicity import benjamini_hochberg, bonferroni, draw_ranks, holm, min_p
+from evenscore.multiplicity import benjamini_hochberg, bonferroni, draw_ranks, holm, single_step
 
 RNG = np.random.default_rng(0)
 
@@ -112,18 +112,18 @@ def test_nan_is_not_counted():
     np.testing.assert_allclose(bonferroni([0.01, np.nan]), [0.01, np.nan])
 
 
-def test_min_p_is_bonferroni_for_independent_and_nothing_for_identical_statistics():
+def test_single_step_is_bonferroni_for_independent_and_nothing_for_identical_statistics():
     draws = np.random.default_rng(4).standard_normal((20_000, 4))
-    adjusted, resolved = min_p([0.02] * 4, draws, 20)
+    adjusted, resolved = single_step([0.02] * 4, draw_ranks(draws).min(axis=1), 20)
     assert resolved
     np.testing.assert_allclose(adjusted, 1 - 0.98**4, rtol=0.06)
-    adjusted, _ = min_p([0.02] * 4, np.repeat(draws[:, :1], 4, axis=1), 20)
+    adjusted, _ = single_step([0.02] * 4, draw_ranks(np.repeat(draws[:, :1], 4, axis=1)).min(axis=1), 20)
     np.testing.assert_allclose(adjusted, 0.02, rtol=0.06)
 
 
-def test_min_p_leaves_the_far_tail_to_holm():
+def test_single_step_leaves_the_far_tail_to_holm():
     draws = np.random.default_rng(4).standard_normal((5000, 3))
-    adjusted, resolved = min_p([1e-9, 0.3, 0.8], draws, 20)
+    adjusted, resolved = single_step([1e-9, 0.3, 0.8], draw_ranks(draws).min(axis=1), 20)
     assert not resolved
     assert adjusted[0] == pytest.approx(3e-9)
 

@@ -44,9 +44,7 @@ def test_widths_are_canonical(name):
 def test_polynomials_are_reproduced(kernel, degree, side):
     """A smoother of degree p gives polynomials of degree p back, exactly."""
     points = np.array([0.3, 0.5, 0.7])
-    smooth = smoother(
-        points=points, positions=POSITIONS, weight=WEIGHT, bandwidth=0.2, degree=degree, kernel=kernel, side=side
-    )
+    smooth = smoother(points=points, positions=POSITIONS, weight=WEIGHT, bandwidth=0.2, degree=degree, kernel=kernel, side=side)
     np.testing.assert_allclose(smooth.matrix @ WEIGHT, 1, rtol=1e-9)
     for power in range(degree + 1):
         np.testing.assert_allclose(smooth.matrix @ (WEIGHT * POSITIONS**power), points**power, rtol=1e-8)
@@ -73,7 +71,9 @@ def test_least_squares(degree):
 def test_nobody_near_gives_no_value():
     positions, weight = np.array([0.1, 0.12, 0.14, 0.9]), np.ones(4)
     for kernel in ("gaussian", "epanechnikov", "box"):
-        smooth = smoother(points=np.array([0.12, 0.5, 0.9, 5.0]), positions=positions, weight=weight, bandwidth=0.05, degree=0, kernel=kernel)
+        smooth = smoother(
+            points=np.array([0.12, 0.5, 0.9, 5.0]), positions=positions, weight=weight, bandwidth=0.05, degree=0, kernel=kernel
+        )
         np.testing.assert_array_equal(np.isnan(smooth.matrix).all(axis=1), [False, True, False, True])
 
 

@@ -157,7 +157,8 @@ def test_discrete_lattices_unite():
 def test_the_same_users_twice_are_refused():
     rng = np.random.default_rng(0)
     monday, tuesday = (
-        tally_of({"s": rng.random(500), "y": rng.integers(0, 2, 500), "g": ["a"] * 500, "u": rng.integers(0, 200, 500)}) for _ in "ab"
+        tally_of({"s": rng.random(500), "y": rng.integers(0, 2, 500), "g": ["a"] * 500, "u": rng.integers(0, 200, 500)})
+        for _ in "ab"
     )
     with pytest.raises(es.MergeError, match="same users"):
         monday + tuesday

@@ -20,6 +20,7 @@ from evenscore.observations import observe
 
 NAMES = {"score": "s", "outcome": "y", "group": "g", "user": "u"}
 N_ROWS = 1_500
+CONNECTION = duckdb.connect()
 
 
 def make_rows(seed=0):
@@ -80,7 +81,7 @@ CONTAINERS = {
     "polars enum": lambda rows: pl.DataFrame(rows).with_columns(pl.col("g").cast(pl.Enum(["unused", "c", "b", "a"]))),
     "pyarrow": pa.table,
     "pyarrow chunks": arrow_in_chunks,
-    "duckdb": lambda rows: duckdb.connect().from_arrow(pa.table(rows)),
+    "duckdb": lambda rows: CONNECTION.from_arrow(pa.table(rows)),
 }
 
 
@@ -116,7 +117,9 @@ def test_the_input_is_neither_changed_nor_sorted(container):
     for nulls in ("drop", "unlabelled"):
         es.tally(data, **NAMES, nulls=nulls)
     es.tally(data, **NAMES, weight="v", count="k", nulls="drop")
-    assert list(data if isinstance(data, dict) else pa.table(data).column_names) == list(original)
+    assert list(data.column_names if container == "pyarrow" else data if container.startswith("dict") else data.columns) == list(
+        original
+    )
     for name, values in original.items():
         assert np.array_equal(np.asarray(data[name]), values, equal_nan=name != "g")
 
@@ -137,6 +140,11 @@ LABELS = {
 }
 
 
+def skip_uuids(kind, container):
+    if kind == "uuids" and container in ("pyarrow", "duckdb") and not hasattr(pa, "uuid"):
+        pytest.skip("this pyarrow knows no UUIDs")
+
+
 def label_data(labels, container):
     given = [labels[code % len(labels)] for code in ROWS["u"].tolist()]
     if container == "polars" and isinstance(labels[0], uuid.UUID):
@@ -147,6 +155,7 @@ def label_data(labels, container):
 @pytest.mark.parametrize("container", ["array", "dict of arrays", "pandas", "polars", "pyarrow"])
 @pytest.mark.parametrize("kind", LABELS)
 def test_labels_keep_their_type(kind, container):
+    skip_uuids(kind, container)
     labels = LABELS[kind]
     tally = es.tally(label_data(labels, container), **NAMES)
     assert tally.groups == tuple(sorted(labels))
@@ -157,6 +166,10 @@ def test_labels_keep_their_type(kind, container):
 def test_labels_of_several_types_stay_apart():
     tally = es.tally(label_data([1, "1", "b", 2], "dict of arrays"), **NAMES)
     assert tally.groups == (1, 2, "1", "b")
+
+
+def test_blank_labels_are_labels():
+    assert es.tally(label_data(["", " ", "nan", "None"], "pandas"), **NAMES).groups == ("", " ", "None", "nan")
 
 
 def test_labels_without_an_order_are_fine():
@@ -189,13 +202,13 @@ def test_an_intersection_of_arrays_and_one_of_a_single_column():
     assert_same(es.tally(ROWS, **NAMES | {"group": ["g"]}), PLAIN)
 
 
-ODD_LABELS = ['it\'s "quoted"', "🦔", "<script>alert(1)</script>", "x" * 10_000, "a\nb\x1b[31m", "", " "]
+ODD_LABELS = ['it\'s "quoted" 🦔', "<script>alert(1)</script>", "x" * 10_000, "a\nb\x1b[31m"]
 
 
 def test_odd_labels_are_kept_and_shown_safely():
     tally = es.tally(label_data(ODD_LABELS, "dict of arrays"), **NAMES)
     assert set(tally.groups) == set(ODD_LABELS)
-    for result in (tally, es.parity_test(tally)):
+    for result in (tally, es.parity_test(tally, method="l2")):
         assert "<script>" not in result._repr_html_() and "&lt;script&gt;" in result._repr_html_()
         assert "\x1b" not in repr(result) and max(map(len, repr(result).splitlines())) < 1_000
         assert json.loads(json.dumps(result.to_dict())) == result.to_dict()
@@ -230,6 +243,7 @@ USERS = {
 @pytest.mark.parametrize("container", ["dict of arrays", "pandas", "polars", "pyarrow", "duckdb"])
 @pytest.mark.parametrize("kind", USERS)
 def test_users_may_be_called_anything(kind, container):
+    skip_uuids(kind, container)
     ids = USERS[kind](ROWS["u"])
     if container == "polars" and kind == "uuids":
         ids = pl.Series(ids, dtype=pl.Object)
@@ -246,7 +260,7 @@ def test_users_may_be_called_anything(kind, container):
         lambda user: [2**63 + int(number) for number in user],
         lambda user: [-int(number) if number % 2 else 2**64 - int(number) for number in user],
         lambda user: [int(number) if number % 2 else f"x{number}" for number in user],
-        lambda user: pl.Series([int(number) + 2**70 for number in user], dtype=pl.Int128),
+        lambda user: pl.Series([int(number) + 2**70 for number in user], dtype=getattr(pl, "Int128", pl.Object)),
         lambda user: pd.Categorical(user.astype(str)),
         lambda user: np.ma.array(user),
     ],
@@ -347,7 +361,7 @@ NULL_OUTCOMES = {
     "polars boolean": lambda rows: pl.DataFrame(rows | {"y": pl.Series(listed(rows)).cast(pl.Boolean)}),
     "pyarrow null": lambda rows: pa.table(rows | {"y": pa.array(listed(rows))}),
     "pyarrow nan": lambda rows: pa.table(change(y=rows["y"])),
-    "duckdb null": lambda rows: duckdb.connect().from_arrow(pa.table(rows | {"y": pa.array(listed(rows))})),
+    "duckdb null": lambda rows: CONNECTION.from_arrow(pa.table(rows | {"y": pa.array(listed(rows))})),
 }
 
 

@@ -1,9 +1,9 @@
 """evenscore asks whether a score means the same thing for everyone.
 
-    import evenscore as es
+import evenscore as es
 
-    tally = es.tally(data, score="score", outcome="outcome", group="group", user="user")
-    es.parity_test(tally)
+tally = es.tally(data, score="score", outcome="outcome", group="group", user="user")
+es.parity_test(tally)
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from evenscore.engines import tally
     from evenscore.errors import DataError, EvenscoreError, EvenscoreWarning, FileError, MergeError, OptionError
     from evenscore.lattice import Lattice
+    from evenscore.ordering import OrderingTest, ordering_test
     from evenscore.parity import parity_test
     from evenscore.parity_result import ParityTest
+    from evenscore.planning import Plan, plan
     from evenscore.simulation import Simulation, simulate
     from evenscore.simulation.study import study
     from evenscore.simulation.study_result import Study
@@ -37,12 +39,16 @@ _HOMES = {
     "Lattice": "evenscore.lattice",
     "MergeError": "evenscore.errors",
     "OptionError": "evenscore.errors",
+    "OrderingTest": "evenscore.ordering",
     "ParityTest": "evenscore.parity_result",
+    "Plan": "evenscore.planning",
     "Simulation": "evenscore.simulation",
     "Study": "evenscore.simulation.study_result",
     "Tally": "evenscore.tally",
     "curves": "evenscore.curves",
+    "ordering_test": "evenscore.ordering",
     "parity_test": "evenscore.parity",
+    "plan": "evenscore.planning",
     "simulate": "evenscore.simulation",
     "study": "evenscore.simulation.study",
     "tally": "evenscore.engines",
@@ -57,12 +63,16 @@ __all__ = [
     "Lattice",
     "MergeError",
     "OptionError",
+    "OrderingTest",
     "ParityTest",
+    "Plan",
     "Simulation",
     "Study",
     "Tally",
     "curves",
+    "ordering_test",
     "parity_test",
+    "plan",
     "simulate",
     "study",
     "tally",

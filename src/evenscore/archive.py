@@ -223,7 +223,16 @@ def load_tally(path: Path) -> Tally:
     try:
         header = msgspec.json.decode(payload[:header_length], type=_Header)
         return _rebuild(header, _Arrays(header.arrays, payload[header_length:]))
-    except (ValueError, KeyError, TypeError, IndexError, ArithmeticError, RecursionError, zlib.error) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+        ArithmeticError,
+        RecursionError,
+        zlib.error,
+        msgspec.MsgspecError,
+    ) as error:
         raise FileError(f"{path} does not hold a valid tally: {error}") from None
 
 

@@ -10,11 +10,14 @@ import io
 import json
 import os
 import re
+import signal
 import sys
+import threading
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -24,6 +27,7 @@ from evenscore import __version__
 if TYPE_CHECKING:
     from evenscore.tally import Tally
 
+METHODS = ("auto", "sup", "multiscale", "l2", "cumulative", "combined", "bonferroni", "holm", "bh")
 DISPARITY, BAD, CRASH, INTERRUPTED, UNREAD = 1, 2, 70, 130, 141
 
 
@@ -51,8 +55,9 @@ def _choice(name: str, choices: list[str], words: str) -> Callable[[Any], Any]:
 @_choice("--scale", ["score", "logit", "rank"], "The axis to smooth on; logit or rank suit skewed scores.")
 @click.option("--cells", type=click.IntRange(1, 512), default=512, show_default=True, help="How finely the axis is cut.")
 @_choice("--weighting", ["user", "row"], "Whether every user or every row counts the same.")
-@_choice("--method", ["auto", "sup", "l2"], "The test.")
+@_choice("--method", list(METHODS), "The test.")
 @click.option("--reference", metavar="GROUP", help="Compare each group with this one only.")
+@click.option("--tolerance", type=float, metavar="GAP", help="A gap that does not matter; parity can be shown only with one.")
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="The level of the test.")
 @click.option("--json", "json_path", metavar="PATH|-", help="Write the result as JSON; with - stdout is JSON alone.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
@@ -70,6 +75,7 @@ def audit(context: click.Context, /, data: tuple[str, ...], json_path: str | Non
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         tally = _tally(context, data, options, notes, quiet)
+        _stop_if_interrupted(context)
         _show("testing", quiet)
         from evenscore.parity import parity_test
 
@@ -77,9 +83,11 @@ def audit(context: click.Context, /, data: tuple[str, ...], json_path: str | Non
             tally,
             method=options["method"],
             alpha=options["alpha"],
+            tolerance=options["tolerance"],
             reference=_reference(tally, options["reference"]),
             weighting=options["weighting"],
         )
+        _stop_if_interrupted(context)
         _show("", quiet)
     from evenscore.errors import EvenscoreWarning
 
@@ -191,37 +199,70 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without emoji is no reason to fail
-    try:
-        code = _run(words)
-        sys.stdout.flush()
-    except click.ClickException as error:
-        _end_line("")
-        error.show()
-        code = BAD
-    except (click.Abort, KeyboardInterrupt):
+    interrupts: list[int] = []
+    with _noticed(interrupts):
+        try:
+            code = _run(words, interrupts)
+            sys.stdout.flush()
+        except click.ClickException as error:
+            _end_line("")
+            error.show()
+            code = BAD
+        except BrokenPipeError:
+            _forget_stdout()
+            code = UNREAD
+        except (Exception, KeyboardInterrupt) as error:
+            # A library that is interrupted may raise anything.
+            by_hand = interrupts or isinstance(error, KeyboardInterrupt | click.Abort)
+            code = INTERRUPTED if by_hand else _failed(error, "--debug" in words)
+    if code == INTERRUPTED:
         _end_line("interrupted\n")
-        code = INTERRUPTED
-    except BrokenPipeError:
-        _forget_stdout()
-        code = UNREAD
-    except Exception as error:
-        code = _failed(error, debug="--debug" in words)
+        if interrupts:
+            os._exit(code)  # else Python may end itself by the signal once more
     sys.exit(code)
 
 
-def _run(words: list[str]) -> int:
+def _stop_if_interrupted(context: click.Context) -> None:
+    """An interrupt may have come while a library was not listening, as some do not while they are imported."""
+    if context.obj:
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _noticed(interrupts: list[int]) -> Iterator[None]:
+    """Keep a record of Ctrl-C, which then does what it always does."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
+        signal.default_int_handler(number, frame)
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _run(words: list[str], interrupts: list[int]) -> int:
     """Not click's own main, which ends with 1 when nobody reads the output."""
     if "_EVENSCORE_COMPLETE" in os.environ:
         cli.main(words, prog_name="evenscore")
+    if not words:
+        click.echo(cli.get_help(click.Context(cli, info_name="evenscore")), err=True)
+        return BAD
     try:
-        with cli.make_context("evenscore", words) as context:
+        with cli.make_context("evenscore", words, obj=interrupts) as context:
             code = cli.invoke(context)
     except click.exceptions.Exit as finished:
         code = finished.exit_code
     return code if isinstance(code, int) else 0
 
 
-def _failed(error: Exception, debug: bool) -> int:
+def _failed(error: BaseException, debug: bool) -> int:
     from evenscore.errors import EvenscoreError
 
     if debug:
@@ -239,7 +280,7 @@ def _failed(error: Exception, debug: bool) -> int:
 
 def _in_options(message: str) -> str:
     """Advice such as nulls='drop' in the words of the command line."""
-    message = re.sub(r"(?<![\w'\"])(nulls|scale|cells|alpha|weighting|method)='?([\w.+-]+)'?", r"--\1 \2", message)
+    message = re.sub(r"(?<![\w'\"])(nulls|scale|cells|alpha|tolerance|weighting|method)='?([\w.+-]+)'?", r"--\1 \2", message)
     return re.sub(r"(?<![\w'\"])(weight|count)=(?!\w)", r"--\1", message)
 
 

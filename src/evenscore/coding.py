@@ -42,7 +42,7 @@ class Users:
 
 def independent_users(n_rows: int) -> Users:
     """Every row is a user of its own."""
-    return Users(np.arange(n_rows, dtype=_code_type(n_rows)), 0, n_rows, hash_integers, independent=True)
+    return Users(np.arange(n_rows, dtype=code_type(n_rows)), 0, n_rows, hash_integers, independent=True)
 
 
 def integer_users(ids: Codes) -> Users:
@@ -110,7 +110,8 @@ def _chunks(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
     return (values[start : start + CHUNK] for start in range(0, len(values), CHUNK))
 
 
-def _code_type(n_rows: int) -> type[np.int32] | type[np.int64]:
+def code_type(n_rows: int) -> type[np.int32] | type[np.int64]:
+    """The type of codes for so many rows."""
     return np.int32 if n_rows < 2**31 else np.int64
 
 
@@ -118,7 +119,7 @@ def _encode_few(values: NDArray[Any]) -> tuple[Codes, list[Any]]:
     """By a dict, which is fast while it fits into the cache."""
     seen: defaultdict[Any, int] = defaultdict()
     seen.default_factory = seen.__len__
-    codes = np.empty(len(values), dtype=_code_type(len(values)))
+    codes = np.empty(len(values), dtype=code_type(len(values)))
     for start in range(0, len(values), CHUNK):
         chunk = values[start : start + CHUNK].tolist()
         codes[start : start + CHUNK] = np.fromiter(map(seen.__getitem__, chunk), np.int64, len(chunk))
@@ -140,7 +141,7 @@ def _encode_many(values: NDArray[Any]) -> tuple[Codes, list[Any]]:
         is_new[start : start + CHUNK] = some[1:] != some[:-1]
     keys &= (1 << bits) - 1  # rows alone
     first = keys[is_new]
-    codes = np.empty(len(keys), dtype=_code_type(len(keys)))
+    codes = np.empty(len(keys), dtype=code_type(len(keys)))
     before = -1
     for start in range(0, len(keys), CHUNK):
         found = np.cumsum(is_new[start : start + CHUNK]) + before

@@ -15,7 +15,7 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
-from evenscore.coding import CHUNK, Codes, encode, encode_integers, encode_typed, types_in
+from evenscore.coding import CHUNK, Codes, code_type, encode, encode_integers, encode_typed, types_in
 from evenscore.errors import DataError, OptionError, listing
 
 Mask = NDArray[np.bool_]
@@ -224,7 +224,7 @@ def numbers_in(column: Column, known: Mask | None = None) -> NDArray[Any]:
 def to_numpy(values: Any) -> NDArray[Any]:
     """A column as a NumPy array, without a copy where that can be; masked arrays stay masked."""
     if not isinstance(values, nw.Series):
-        return values  # type: ignore[no-any-return]
+        return np.asanyarray(values)
     if values.dtype == nw.Boolean:
         values = values.cast(nw.Int8)
     if isinstance(values.dtype, nw.Decimal) or (values.dtype.is_numeric() and values.null_count()):
@@ -268,7 +268,9 @@ def codes_of(column: Column, typed: bool = False) -> tuple[Codes, list[Any]]:
             return _series_codes(values, typed)
         array = values.data if isinstance(values, np.ma.MaskedArray) else values
         return _array_codes(array, typed)
-    except TypeError:
+    except TypeError as error:
+        if "unhashable" not in str(error):
+            raise
         raise DataError(f"{column} holds values that cannot be compared, such as {shortened(values[0])}") from None
 
 
@@ -295,10 +297,15 @@ def _series_codes(series: nw.Series[Any], typed: bool) -> tuple[Codes, list[Any]
         return _array_codes(np.asarray(native.to_numpy(), dtype=object), typed)
     if series.dtype == nw.Categorical or isinstance(series.dtype, nw.Enum):
         native = series.cast(nw.String).to_native()
-    table = native.to_frame("value")  # polars
-    distinct = table.unique(maintain_order=True).with_row_index("code")
-    codes = table.join(distinct, on="value", how="left", maintain_order="left").get_column("code")
-    return codes.to_numpy(), distinct.get_column("value").to_list()
+    return _polars_codes(native)
+
+
+def _polars_codes(native: Any) -> tuple[Codes, list[Any]]:
+    found = native.to_frame("value").with_row_index("row").group_by("value", maintain_order=True).agg("row")
+    rows = found.get_column("row")
+    codes: Codes = np.empty(len(native), dtype=code_type(len(native)))
+    codes[rows.explode().to_numpy()] = np.repeat(np.arange(len(rows)), rows.list.len().to_numpy())
+    return codes, found.get_column("value").to_list()
 
 
 def _arrow_codes(native: Any, typed: bool) -> tuple[Codes, list[Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ Ints = NDArray[np.int64]
 
 REST = "the rest"
 OVERLAP = (0.05, 0.95)
+SUMMED = tuple(name for name in CellSums.__slots__ if name not in ("position", "tilt"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,68 +105,85 @@ class Comparison:
         return self.a.pairs.residual(fit, fit), self.b.pairs.residual(fit, fit), cross
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """All groups together: their sums, and the pair matrices of all their users over all cells."""
+
+    sums: CellSums
+    pairs: PairMatrices
+
+    @classmethod
+    def of(cls, tally: Tally, weighting: str) -> Whole:
+        """Add up the groups; a user keeps the weights of each group, so no further scan is needed."""
+        parts = [tally.sums(group, weighting) for group in tally.groups]
+        total = {name: np.sum([getattr(part, name) for part in parts], axis=0) for name in SUMMED}
+        n_cells = tally.lattice.n_cells
+        pairs = PairMatrices(*(np.zeros((n_cells, n_cells)) for _ in range(4)))
+        for a in tally.groups:
+            for b in tally.groups if tally.cross else (a,):
+                found = tally.pair_matrices(a, b, weighting)
+                pairs = pairs if found is None else pairs + found
+        return cls(_placed(tally.lattice, total), pairs)
+
+
 def compare_groups(tally: Tally, a: Any, b: Any, weighting: str) -> Comparison:
     """Two groups."""
-    sums = [tally.sums(group, weighting) for group in (a, b)]
-    return _comparison(tally, weighting, sums, ((a, (a,)), (b, (b,))))
-
-
-def compare_rest(tally: Tally, group: Any, weighting: str) -> Comparison:
-    """A group and all others together; a user keeps the weights of each group, so no further scan is needed."""
-    others = tuple(label for label in tally.groups if label is not tally.groups[tally.index(group)])
-    sums = [tally.sums(group, weighting), _summed(tally, others, weighting)]
-    return _comparison(tally, weighting, sums, ((group, (group,)), (REST, others)))
-
-
-def _comparison(
-    tally: Tally, weighting: str, sums: list[CellSums], sides: tuple[tuple[Any, tuple[Any, ...]], ...]
-) -> Comparison:
-    cells = np.flatnonzero(sums[0].W + sums[1].W > 0)
-    kept = [_at_cells(one, cells) for one in sums]
-    made = [
-        Side(
-            label,
-            groups,
-            sum(tally.n_users[group] for group in groups),
-            sum(tally.n_rows[group] for group in groups),
-            own,
-            _added([tally.pair_matrices(x, y, weighting, cells) for x in groups for y in groups], len(cells)),
-        )
-        for (label, groups), own in zip(sides, kept, strict=True)
+    sums_a, sums_b = (tally.sums(group, weighting) for group in (a, b))
+    cells = np.flatnonzero(sums_a.W + sums_b.W > 0)
+    sides = [
+        _side(tally, (group,), group, _at_cells(sums, cells), tally.pair_matrices(group, group, weighting, cells))
+        for group, sums in ((a, sums_a), (b, sums_b))
     ]
-    a, b = made
-    shared = [tally.pair_matrices(x, y, weighting, cells) for x in a.groups for y in b.groups] if tally.cross else []
-    weight = a.sums.W + b.sums.W
-    mean = np.full(tally.lattice.n_cells, np.nan)
-    mean[cells] = (a.sums.X + b.sums.X) / weight
-    return Comparison(
-        tally.lattice,
-        weighting,
-        cells,
-        a,
-        b,
-        _added(shared, len(cells)) if any(pairs is not None for pairs in shared) else None,
-        tally.lattice.positions(mean)[cells],
-    )
+    return _comparison(tally.lattice, weighting, cells, sides[0], sides[1], tally.pair_matrices(a, b, weighting, cells))
+
+
+def compare_rest(tally: Tally, group: Any, weighting: str, whole: Whole | None = None) -> Comparison:
+    """A group and all others together, which are the whole less the group."""
+    whole = whole or Whole.of(tally, weighting)
+    own = tally.sums(group, weighting)
+    position = tally.index(group)
+    others = tuple(label for i, label in enumerate(tally.groups) if i != position)
+    left = {name: getattr(whole.sums, name) - getattr(own, name) for name in SUMMED}
+    gone = left["W"] <= 1e-12 * whole.sums.W  # what a difference of equal sums leaves is rounding
+    rest = _placed(tally.lattice, {name: np.where(gone, 0.0, value) for name, value in left.items()})
+    cells = np.flatnonzero(own.W + rest.W > 0)
+    square = np.ix_(cells, cells)
+    own_pairs = tally.pair_matrices(group, group, weighting, cells)
+    assert own_pairs is not None
+    shared = None
+    for other in others if tally.cross else ():
+        found = tally.pair_matrices(group, other, weighting, cells)
+        shared = found if shared is None else shared if found is None else shared + found
+    rest_pairs = PairMatrices(*(getattr(whole.pairs, name)[square] for name in PairMatrices.__slots__)) - own_pairs
+    if shared is not None:
+        rest_pairs = rest_pairs - shared - shared.transposed()
+    a = _side(tally, (group,), group, _at_cells(own, cells), own_pairs)
+    b = _side(tally, others, REST, _at_cells(rest, cells), rest_pairs)
+    return _comparison(tally.lattice, weighting, cells, a, b, shared)
+
+
+def _side(tally: Tally, groups: tuple[Any, ...], label: Any, sums: CellSums, pairs: PairMatrices | None) -> Side:
+    assert pairs is not None
+    n_users, n_rows = tally.n_users, tally.n_rows
+    return Side(label, groups, sum(n_users[group] for group in groups), sum(n_rows[group] for group in groups), sums, pairs)
+
+
+def _comparison(lattice: Lattice, weighting: str, cells: Ints, a: Side, b: Side, cross: PairMatrices | None) -> Comparison:
+    mean = np.full(lattice.n_cells, np.nan)
+    mean[cells] = (a.sums.X + b.sums.X) / (a.sums.W + b.sums.W)
+    return Comparison(lattice, weighting, cells, a, b, cross, lattice.positions(mean)[cells])
 
 
 def _at_cells(sums: CellSums, cells: Ints) -> CellSums:
     return CellSums(**{name: getattr(sums, name)[cells] for name in CellSums.__slots__})
 
 
-def _added(matrices: list[PairMatrices | None], n_cells: int) -> PairMatrices:
-    zero = PairMatrices(*(np.zeros((n_cells, n_cells)) for _ in range(4)))
-    return reduce(lambda x, y: x + y, [pairs for pairs in matrices if pairs is not None], zero)
-
-
-def _summed(tally: Tally, groups: tuple[Any, ...], weighting: str) -> CellSums:
-    """The sums of several groups together."""
-    parts = [tally.sums(group, weighting) for group in groups]
-    total = {name: sum(getattr(part, name) for part in parts) for name in CellSums.__slots__ if name not in ("position", "tilt")}
-    weight = np.asarray(total["W"])
+def _placed(lattice: Lattice, total: dict[str, Floats]) -> CellSums:
+    """Sums with the position and tilt of their cells."""
+    weight = total["W"]
     mean = np.divide(total["X"], weight, out=np.full(len(weight), np.nan), where=weight > 0)
-    tilt = (np.asarray(total["XY"]) - np.nan_to_num(mean) * total["Y"]) * tally.lattice.axis_slopes(mean)
-    return CellSums(**total, position=tally.lattice.positions(mean), tilt=tilt)  # type: ignore[arg-type]
+    tilt = (total["XY"] - np.nan_to_num(mean) * total["Y"]) * lattice.axis_slopes(mean)
+    return CellSums(**total, position=lattice.positions(mean), tilt=tilt)
 
 
 def full(comparison: Comparison, side: Side) -> Floats:

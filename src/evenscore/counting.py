@@ -214,9 +214,7 @@ def _count_group(
         pairs = fresh if part == 0 else pairs + fresh
         found.append(codes)
         smallest = np.union1d(smallest, _smallest(hashes))[:SKETCH]
-    part_tally = GroupTally(
-        sums.n_users, sums.n_rows, sums.n_unlabelled, sums.vectors(), sums.folds, sums.cell_users, pairs
-    )
+    part_tally = GroupTally(sums.n_users, sums.n_rows, sums.n_unlabelled, sums.vectors(), sums.folds, sums.cell_users, pairs)
     return part_tally, np.concatenate(found) if found else np.zeros(0, dtype=np.int64), smallest
 
 
@@ -302,9 +300,7 @@ def _count_labelled(
     return Segments(cell, starts, lengths, n, positive, weight, outcome)
 
 
-def _add_plain(
-    sums: _Sums, cell: Ints, positive: NDArray[np.bool_], score: NDArray[Any], inverse: Floats, fold: Ints
-) -> None:
+def _add_plain(sums: _Sums, cell: Ints, positive: NDArray[np.bool_], score: NDArray[Any], inverse: Floats, fold: Ints) -> None:
     """0/1 outcomes of weight one: count (fold, outcome, cell) codes."""
     n_cells = sums.n_cells
     code = cell + n_cells * positive

@@ -1,7 +1,7 @@
 """What a test looks at: linear processes along the score, each with its user-robust covariance.
 
-The gap of two curves; the same at several scales, smoothed from residuals of the pooled curve; and cumulative sums of such residuals.
-All are matrices on the outcome sums of the two sides, so one covariance formula and one set of draws serves them all.
+The gap of two curves; the same at several scales, smoothed from residuals of the pooled curve; and cumulative sums of such
+residuals. All are matrices on the outcome sums of the two sides, so one covariance formula and one set of draws serves them all.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Null:
-    """The pair's pooled curve, as if there were no gap: matrix (n_cells, n_cells), fit (n_cells,), and the residual pair matrices."""
+    """The pair's pooled curve, as if there were no gap.
+
+    matrix: (n_cells, n_cells); fit: (n_cells,); residual_a, residual_b, residual_ab: the residual pair matrices, (n_cells, n_cells).
+    """
 
     matrix: Floats
     fit: Floats
@@ -135,8 +138,10 @@ def multiscale(comparison: Comparison, null: Null, *, points: Floats, bandwidth:
 
     Smoothing residuals instead of outcomes, wider scales bring no bias: the pooled fit has taken the curve away.
     """
-    weights_a, weights_b = [], []
-    tilt_a, tilt_b = [], []
+    weights_a: list[Floats] = []
+    weights_b: list[Floats] = []
+    tilt_a: list[Floats] = []
+    tilt_b: list[Floats] = []
     for scale in SCALES:
         for side, weights, tilts in ((comparison.a, weights_a, tilt_a), (comparison.b, weights_b, tilt_b)):
             smooth = comparison.smooth(side, points, scale * bandwidth, degree, kernel)
@@ -163,9 +168,7 @@ def cumulative(comparison: Comparison, null: Null, *, bandwidth: float) -> Proce
     return _residual_process(comparison, null, upto * (1 - share), upto * share, np.zeros(len(ends)), few=False)
 
 
-def _residual_process(
-    comparison: Comparison, null: Null, raw_a: Floats, raw_b: Floats, inside: Floats, *, few: bool
-) -> Process:
+def _residual_process(comparison: Comparison, null: Null, raw_a: Floats, raw_b: Floats, inside: Floats, *, few: bool) -> Process:
     """raw_a (Y_a - F W_a) - raw_b (Y_b - F W_b) for the pooled fit F = L (Y_a + Y_b), as a matrix on Y_a and Y_b.
 
     With A = raw_a W_a - raw_b W_b these are (raw_a - A L) Y_a - (raw_b + A L) Y_b.
@@ -186,9 +189,7 @@ def _residual_process(
         shared = f_a @ null.residual_ab @ f_b.T
         covariance = covariance - shared - shared.T
     df = _welch_df(np.diag(var_a), effective_a - 1, np.diag(var_b), effective_b - 1) if few else np.full(n, np.inf)
-    return Process(
-        m_a @ a.sums.Y - m_b @ b.sums.Y + inside, covariance, df, effective_a, effective_b, f_a, f_b, m_a @ a.sums.W
-    )
+    return Process(m_a @ a.sums.Y - m_b @ b.sums.Y + inside, covariance, df, effective_a, effective_b, f_a, f_b, m_a @ a.sums.W)
 
 
 # Where to look

@@ -9,17 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.bandwidth import choose_bandwidth
-from evenscore.comparison import Comparison, Side
+from evenscore.comparison import REST, Comparison
 from evenscore.curves import smooth_at
 from evenscore.inference import DRAWS, RESOLVED, draw_normal
 from evenscore.methods import Evidence
-from evenscore.multiplicity import draw_ranks, holm
+from evenscore.multiplicity import draw_ranks, holm, single_step
 from evenscore.tally import Tally
 
 Floats = NDArray[np.float64]
 
 NOISE_BYTES = 1 << 29
-FEWEST_DRAWS = 500
+FEWEST_DRAWS = 1000
+MOST_DRAWN = 60_000  # draws times pairs: with many pairs fewer draws of each will do
 MAX_STACKED = 2048  # cells of all groups together, beyond which one covariance for groups that share users is too large
 
 
@@ -42,35 +43,31 @@ def adjust(
     judged = [place for place, found in enumerate(tested) if found is not None]
     if len(judged) == 1:
         return adjusted, "nothing, there is one pair"
-    noise = _group_noise(tally, weighting, degree, kernel, bandwidth, np.random.default_rng([seed, 1 << 20]))
+    draws = int(np.clip(MOST_DRAWN // len(judged), FEWEST_DRAWS, DRAWS))
+    noise = _group_noise(tally, weighting, degree, kernel, bandwidth, draws, np.random.default_rng([seed, 1 << 20]))
     if noise is None:
         return adjusted, "Holm's method"
+    with_rest = any(found is not None and found[0].b.label is REST for found in tested)
+    total = np.sum(list(noise.values()), axis=0) if with_rest else None
     smallest = np.ones(len(next(iter(noise.values()))))
     for place in judged:
         comparison, evidence = tested[place]  # type: ignore[misc]
-        own = _side_noise(noise, comparison.a)[:, comparison.cells] @ evidence.matrix_a.T
-        own -= _side_noise(noise, comparison.b)[:, comparison.cells] @ evidence.matrix_b.T
+        of_a = noise[id(comparison.a.label)][:, comparison.cells]
+        of_b = noise[id(comparison.b.label)][:, comparison.cells] if total is None else total[:, comparison.cells] - of_a
+        own = of_a @ evidence.matrix_a.T - of_b @ evidence.matrix_b.T
         statistics = evidence.single(evidence.statistics(own / own.std(axis=0)))
         smallest = np.minimum(smallest, draw_ranks(statistics[:, None])[:, 0])
-    smallest.sort()
-    beyond = np.searchsorted(smallest, p_values[judged], side="right")
-    by_draws = (beyond + 1) / (len(smallest) + 1)
-    enough = beyond >= RESOLVED
-    adjusted[judged] = np.where(enough, np.maximum(by_draws, p_values[judged]), np.minimum(adjusted[judged], by_draws))
+    adjusted[judged], complete = single_step(p_values[judged], smallest, RESOLVED)
     how = "joint draws of all pairs"
-    return adjusted, how if enough.all() else how + ", far tails by Holm's method"
-
-
-def _side_noise(noise: dict[int, Floats], side: Side) -> Floats:
-    return sum((noise[id(group)] for group in side.groups[1:]), start=noise[id(side.groups[0])])
+    return adjusted, how if complete else how + ", far tails by Holm's method"
 
 
 def _group_noise(
-    tally: Tally, weighting: str, degree: int, kernel: str, bandwidth: float | str, rng: np.random.Generator
+    tally: Tally, weighting: str, degree: int, kernel: str, bandwidth: float | str, draws: int, rng: np.random.Generator
 ) -> dict[int, Floats] | None:
     """Draws of each group's outcome sums around their expectation, (draws, n_cells), by the identity of its label."""
     used = {id(group): np.flatnonzero(tally.sums(group, weighting).W > 0) for group in tally.groups}
-    draws = int(np.clip(NOISE_BYTES // (8 * tally.lattice.n_cells * len(tally.groups)), FEWEST_DRAWS, DRAWS))
+    draws = max(FEWEST_DRAWS, min(draws, NOISE_BYTES // (8 * tally.lattice.n_cells * len(tally.groups))))
     fits = {id(group): _own_fit(tally, group, weighting, degree, kernel, bandwidth) for group in tally.groups}
     if tally.cross:
         return _stacked_noise(tally, weighting, used, fits, draws, rng)

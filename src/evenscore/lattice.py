@@ -115,9 +115,7 @@ class Lattice:
         return cls._make(points[1:].copy(), points, scale, float(points[0]), float(points[-1]), False, max_cells)
 
     @classmethod
-    def from_scores(
-        cls, scores: ArrayLike, *, cells: int = MAX_CELLS, cuts: Iterable[float] = (), scale: str = "score"
-    ) -> Lattice:
+    def from_scores(cls, scores: ArrayLike, *, cells: int = MAX_CELLS, cuts: Iterable[float] = (), scale: str = "score") -> Lattice:
         """The lattice that suits these scores; the order of the scores does not matter."""
         _check_cells(cells)
         require_option("scale", scale, SCALES)

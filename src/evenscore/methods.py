@@ -138,9 +138,7 @@ def draw_statistics(evidence: Evidence, rng: np.random.Generator, draws: int) ->
 def p_value(evidence: Evidence, statistics: Floats) -> PValue:
     """The p-value of the observed statistics among draws of them, (draws, n_parts)."""
     observed = evidence.statistics(evidence.z)
-    found = [
-        empirical_p(statistics[:, place], float(observed[place]), part.tail) for place, part in enumerate(evidence.parts)
-    ]
+    found = [empirical_p(statistics[:, place], float(observed[place]), part.tail) for place, part in enumerate(evidence.parts)]
     smallest = min(found, key=lambda p: p.value)
     if len(found) == 1:
         return smallest
@@ -166,8 +164,8 @@ def corrected(method: str, z: Floats) -> Floats:
     return CORRECTIONS[method](2 * special.ndtr(-np.abs(z)))
 
 
-def detectable_gap(method: str, evidence: Evidence, noise: Floats, alpha: float) -> float:
-    """The constant gap that the test finds with probability .8, by bisection on draws."""
+def detectable_gap(method: str, evidence: Evidence, noise: Floats, alpha: float, power: float = POWER) -> float:
+    """The constant gap that the test finds with probability ``power``, by bisection on draws."""
     few = noise[:POWER_DRAWS]
     if method in CORRECTIONS:
         # The smallest adjusted p-value is below alpha: for Bonferroni and Holm when the largest |z| is beyond alpha / n, for
@@ -194,10 +192,10 @@ def detectable_gap(method: str, evidence: Evidence, noise: Floats, alpha: float)
     with np.errstate(divide="ignore"):
         low, high = 0.0, float(np.min(1 / np.abs(evidence.shift)))
     for _ in range(60):
-        if share(high) >= POWER:
+        if share(high) >= power:
             break
         high *= 2
     for _ in range(25):
         middle = (low + high) / 2
-        low, high = (middle, high) if share(middle) < POWER else (low, middle)
+        low, high = (middle, high) if share(middle) < power else (low, middle)
     return high

@@ -57,14 +57,13 @@ def draw_ranks(statistics: Floats) -> Floats:
     return ranks
 
 
-def min_p(p_values: ArrayLike, statistics: Floats, resolved: int) -> tuple[Floats, bool]:
-    """Westfall and Young's single-step adjustment by joint draws of the statistics, (draws, n); Holm where draws are too few.
+def single_step(p_values: ArrayLike, minima: Floats, resolved: int) -> tuple[Floats, bool]:
+    """Westfall and Young's single-step adjustment: how often the smallest p-value of joint draws, (draws,), is as small.
 
-    Returns the adjusted p-values and whether all of them rest on draws.
+    Where fewer than ``resolved`` draws are, Holm's method serves. Returns the adjusted p-values and whether all rest on draws.
     """
     p = np.asarray(p_values, dtype=np.float64)
-    smallest = np.sort(draw_ranks(statistics).min(axis=1))
-    beyond = np.searchsorted(smallest, p, side="right")
-    by_draws = (beyond + 1) / (len(smallest) + 1)
+    beyond = np.searchsorted(np.sort(minima), p, side="right")
     enough = beyond >= resolved
-    return np.where(enough, np.maximum(by_draws, p), np.minimum(holm(p), by_draws)), bool(enough.all())
+    by_draws = np.maximum((beyond + 1) / (len(minima) + 1), p)
+    return np.where(enough, by_draws, holm(p)), bool(enough.all())

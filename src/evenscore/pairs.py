@@ -32,6 +32,13 @@ class PairMatrices:
     def __add__(self, other: PairMatrices) -> PairMatrices:
         return PairMatrices(self.ww + other.ww, self.wy + other.wy, self.yw + other.yw, self.yy + other.yy)
 
+    def __sub__(self, other: PairMatrices) -> PairMatrices:
+        return PairMatrices(self.ww - other.ww, self.wy - other.wy, self.yw - other.yw, self.yy - other.yy)
+
+    def transposed(self) -> PairMatrices:
+        """The same with the two sides in the other order."""
+        return PairMatrices(self.ww.T, self.yw.T, self.wy.T, self.yy.T)
+
     def residual(self, fit_a: Floats, fit_b: Floats) -> Floats:
         """R[c, d] = sum of (y_a - F_a w_a)[c] (y_b - F_b w_b)[d], for fitted values F at the cells, (n_cells,) each."""
         left, right = fit_a[:, None], fit_b[None, :]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenscore.comparison import Comparison, Side, compare_groups, compare_rest, full
+from evenscore.comparison import Comparison, Side, Whole, compare_groups, compare_rest, full
 from evenscore.curves import grid_positions, margins
 from evenscore.errors import OptionError, require_alpha, require_option
 from evenscore.gaps import (
@@ -41,6 +42,8 @@ from evenscore.tally import Tally, require_groups, require_tally
 from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY
 
 Floats = NDArray[np.float64]
+
+Progress = Callable[[int, int], None]
 
 COMPARISONS = ("pairs", "reference", "rest")
 MANY_PAIRS = 100
@@ -88,6 +91,7 @@ def parity_test(
     grid: ArrayLike | None = None,
     seed: int = 0,
     both: bool = True,
+    progress: Progress | None = None,
 ) -> ParityTest:
     """Test whether people with the same score have the same expected outcome in every group.
 
@@ -112,6 +116,8 @@ def parity_test(
         Scores to look at; by default where both groups have people.
     both
         Also test with the other weighting, and say so when the verdicts differ.
+    progress
+        Called with (pairs done, pairs in all) now and then.
     """
     tally = require_tally(tally, "parity_test")
     require_option("method", method, ("auto", *METHODS))
@@ -125,14 +131,14 @@ def parity_test(
     chosen = _pairs(tally, compare, reference)
     name = AUTO if method == "auto" else method
     options = Options(name, alpha, tolerance, weighting, degree, kernel, bandwidth, positions, seed, len(chosen))
-    pairs, adjustment = _test_all(tally, chosen, options)
+    pairs, adjustment = _test_all(tally, chosen, options, progress)
     result = ParityTest(
         tuple(pairs), name, alpha, tolerance, weighting, degree, kernel, adjustment, tally.independent, None, tally.frame_kind
     )
     if not both or tally.n_rows == tally.n_users:
         return result
     other = replace(options, weighting="row" if weighting == "user" else "user")
-    again = replace(result, pairs=tuple(_test_all(tally, chosen, other)[0]), weighting=other.weighting)
+    again = replace(result, pairs=tuple(_test_all(tally, chosen, other, None)[0]), weighting=other.weighting)
     return replace(result, other=Formulation(other.weighting, again.p_value, again.max_gap, again.verdict))
 
 
@@ -147,15 +153,22 @@ def _pairs(tally: Tally, compare: str, reference: Any) -> list[tuple[Any, Any]]:
         if compare == "reference":
             raise OptionError("compare='reference' needs reference=, the group to compare with")
         if compare == "rest":
-            return [(group, None) for group in tally.groups] if len(tally.groups) > 2 else [tuple(tally.groups)]  # type: ignore[list-item]
+            return [(group, None) for group in tally.groups] if len(tally.groups) > 2 else [tuple(tally.groups)]
         return list(itertools.combinations(tally.groups, 2))
     position = tally.index(reference)
     return [(group, tally.groups[position]) for i, group in enumerate(tally.groups) if i != position]
 
 
-def _test_all(tally: Tally, chosen: list[tuple[Any, Any]], options: Options) -> tuple[list[PairTest], str]:
+def _test_all(
+    tally: Tally, chosen: list[tuple[Any, Any]], options: Options, progress: Progress | None
+) -> tuple[list[PairTest], str]:
     """Every pair, adjusted for their number, with verdicts."""
-    tested = [_test_pair(tally, a, b, options) for a, b in chosen]
+    whole = Whole.of(tally, options.weighting) if any(b is None for _, b in chosen) else None
+    tested = []
+    for a, b in chosen:
+        tested.append(_test_pair(tally, a, b, options, whole))
+        if progress is not None:
+            progress(len(tested), len(chosen))
     p_values = np.array([pair.p_value for pair, _ in tested])
     evidence = [found for _, found in tested]
     if options.method in CORRECTIONS or not any(found is not None for found in evidence):
@@ -174,9 +187,12 @@ def _test_all(tally: Tally, chosen: list[tuple[Any, Any]], options: Options) -> 
     return judged, how
 
 
-def _test_pair(tally: Tally, a: Any, b: Any, options: Options) -> tuple[PairTest, tuple[Comparison, Evidence] | None]:
+def _test_pair(
+    tally: Tally, a: Any, b: Any, options: Options, whole: Whole | None
+) -> tuple[PairTest, tuple[Comparison, Evidence] | None]:
     """One comparison, before adjustment; no evidence when it cannot be judged."""
-    comparison = compare_rest(tally, a, options.weighting) if b is None else compare_groups(tally, a, b, options.weighting)
+    weighting = options.weighting
+    comparison = compare_rest(tally, a, weighting, whole) if b is None else compare_groups(tally, a, b, weighting)
     pair = PairTest(comparison.a.label, comparison.b.label)
     for side in (comparison.a, comparison.b):
         if side.n_rows == 0:

@@ -30,8 +30,8 @@ def _none() -> Floats:
 class Region:
     """A score interval in which a gap of one sign is shown.
 
-    gap: the largest in it, at at_score, with simultaneous limits low and high; share_a, share_b: the share of each side's users' scores
-    that lie in the interval.
+    gap: the largest in it, at at_score, with simultaneous limits low and high; share_a, share_b: the share of each side's scores,
+    every user weighing the same, that lie in the interval.
     """
 
     score_low: float
@@ -48,9 +48,8 @@ class Region:
 class PairTest:
     """The comparison of two groups, gap = group_a minus group_b.
 
-    score, gap, se, band_low, band_high, p_points, effective_a, effective_b: (n_points,). p_equal: the p-value of equality, also when a
-    tolerance is tested. left_out: grid points with too few users. interval: the scores that were looked at. naive_p: what a test would
-    say that takes every row for a person.
+    score, gap, se, band_low, band_high, p_points, effective_a, effective_b: (n_points,). p_equal: the p-value of equality, also
+    when a tolerance is tested. left_out: grid points with too few users. regions: where a gap is shown.
     """
 
     group_a: Any
@@ -133,7 +132,9 @@ class ParityTest(Table):
     @property
     def null(self) -> str:
         """What is tested, in words."""
-        same = "the same expected outcome" if self.tolerance is None else f"expected outcomes within {self.tolerance:g} of each other"
+        same = (
+            "the same expected outcome" if self.tolerance is None else f"expected outcomes within {self.tolerance:g} of each other"
+        )
         return f"people with the same score have {same} in every group (each {self.weighting} weighs the same)"
 
     @property
@@ -150,7 +151,7 @@ class ParityTest(Table):
 
     @property
     def verdict(self) -> str:
-        """"disparity", "parity" (with a tolerance only) or "inconclusive"."""
+        """ "disparity", "parity" (with a tolerance only) or "inconclusive"."""
         return combine(pair.verdict for pair in self.pairs)
 
     @property
@@ -220,7 +221,19 @@ class ParityTest(Table):
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
         names = (
-            *("method", "alpha", "tolerance", "weighting", "degree", "kernel", "adjustment", "null", "p_value", "p_equal", "verdict"),
+            *(
+                "method",
+                "alpha",
+                "tolerance",
+                "weighting",
+                "degree",
+                "kernel",
+                "adjustment",
+                "null",
+                "p_value",
+                "p_equal",
+                "verdict",
+            ),
             *("reason", "minimum_detectable_gap", "max_gap", "disagreement"),
         )
         details = ("reason", "p_source", "p_equal", "bandwidth", "minimum_detectable_gap", "left_out", "interval")
@@ -270,5 +283,9 @@ class ParityTest(Table):
 
 def not_shown(detectable: float, tolerance: float | None = None) -> str:
     """The reason when no gap is shown: what would have been."""
-    what = "no gap is shown" if tolerance is None else f"neither a gap beyond {tolerance:g} nor its absence is shown"
-    return f"{what}; a constant gap of {detectable:.3g} or more would have been found with probability {POWER:g}"
+    if tolerance is not None:
+        return (
+            f"neither a gap beyond {tolerance:g} nor its absence is shown; a constant gap of {detectable:.3g} or more, whether or "
+            f"not it matters, would have been found with probability {POWER:g}"
+        )
+    return f"no gap is shown; a constant gap of {detectable:.3g} or more would have been found with probability {POWER:g}"

@@ -203,9 +203,7 @@ class Tally(Table):
         """The vectors of one group by user fold."""
         return FoldSums(*self.parts[self.index(group)].folds[_weighting(weighting)])
 
-    def pair_matrices(
-        self, a: Any, b: Any, weighting: str = "user", cells: NDArray[np.int64] | None = None
-    ) -> PairMatrices | None:
+    def pair_matrices(self, a: Any, b: Any, weighting: str = "user", cells: NDArray[np.int64] | None = None) -> PairMatrices | None:
         """The pair matrices of two groups (or of one with itself), of some cells only if given; None when no user is in both."""
         i, j = self.index(a), self.index(b)
         if i == j:
@@ -254,7 +252,7 @@ class Tally(Table):
         return f"Tally of {sum(self.n_rows.values()):,} rows on {self.lattice!r}, {users}"
 
     def _notes(self) -> list[str]:
-        notes = [f"{n:,} rows left out: {name} is null" for name, n in self.dropped.items()]
+        notes = [f"{n:,} {'row' if n == 1 else 'rows'} left out: {name} is null" for name, n in self.dropped.items()]
         if self.n_spanning:
             notes.append(f"{self.n_spanning:,} users occur in more than one group")
         return notes
@@ -302,11 +300,7 @@ def add(a: Tally, b: Tally) -> Tally:
     n_cells = a.lattice.n_cells
     parts = []
     for label in groups:
-        found = [
-            tally.parts[tally.index(label)].recentred(tally.centre - centre)
-            for tally in (a, b)
-            if _has(tally, label)
-        ]
+        found = [tally.parts[tally.index(label)].recentred(tally.centre - centre) for tally in (a, b) if _has(tally, label)]
         parts.append(sum(found[1:], start=found[0]) if found else GroupTally.empty(n_cells))
     cross: dict[tuple[int, int], PairSums] = {}
     for tally in (a, b):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from glob import glob
@@ -147,7 +149,7 @@ def _patiently(paths: tuple[str, ...], step: Callable[[dict[str, str]], Done]) -
 
 def _remedy(complaint: str, settings: dict[str, str]) -> dict[str, str]:
     """Settings that may help against a complaint, or the same ones."""
-    if "not utf-8" in complaint.lower():
+    if "invalid unicode" in complaint.lower():
         return settings | {"encoding": "'latin-1'"}
     if complaint.startswith("Conversion Error") and "CSV" in complaint:
         return settings | {"sample_size": "-1", "union_by_name": "true"}
@@ -169,6 +171,8 @@ def _open(paths: tuple[str, ...], names: dict[str, list[str]], settings: dict[st
             )
         if Path(path).stat().st_size == 0:
             raise FileError(f"{path} is empty")
+        if path.lower().endswith(".gz") and _is_old_duckdb():
+            _require_whole(path)
     if len(set(kinds.values())) > 1:
         first = {kind: path for path, kind in reversed(kinds.items())}
         examples = ", ".join(f"{path} is {kind}" for kind, path in first.items())
@@ -177,6 +181,16 @@ def _open(paths: tuple[str, ...], names: dict[str, list[str]], settings: dict[st
         sql = _reader("read_parquet", paths, {})
         return Source(paths, sql, _describe(sql))
     return _open_csv(paths, names, settings)
+
+
+def _require_whole(path: str) -> None:
+    """Read a compressed file to its end: DuckDB before 2.0 takes one that is cut off for a short one."""
+    try:
+        with gzip.open(path) as file:
+            while file.read(1 << 20):
+                pass
+    except (OSError, EOFError, zlib.error) as error:
+        raise FileError(f"cannot read {path}: {error}") from None
 
 
 def _open_csv(paths: tuple[str, ...], names: dict[str, list[str]], settings: dict[str, str]) -> Source:
@@ -255,6 +269,12 @@ def _text_as_numbers(sql: str, column: Column) -> tuple[str | None, list[str]]:
 
 
 # Reading
+
+
+def _is_old_duckdb() -> bool:
+    import duckdb
+
+    return int(duckdb.__version__.split(".")[0]) < 2
 
 
 def _query(sql: str) -> Any:

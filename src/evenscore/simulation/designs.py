@@ -1,4 +1,4 @@
-"""Named designs: twelve without a gap, in which a test should rejects as often as its level says, and three with one.
+"""Named designs: twelve without a gap, in which a test should reject as often as its level says, and three with one.
 
 Every function takes the users of a group. All curves but those of the alternatives are bent and not calibrated: parity does not ask
 for calibration, and a smoother must not mistake curvature for a gap.
@@ -123,7 +123,12 @@ def spanning_users(users: int) -> Simulation:
     """Every row in a group drawn at random, so that nearly all users are in both; ``users`` in all, so about as many in each."""
     half = max(1, users // 2)
     return simulate(
-        {"a": half, "b": half}, curve=BENT, rows_per_user=PoissonRows(5), outcome_correlation=ALIKE, spanning=True, name="users span groups"
+        {"a": half, "b": half},
+        curve=BENT,
+        rows_per_user=PoissonRows(5),
+        outcome_correlation=ALIKE,
+        spanning=True,
+        name="users span groups",
     )
 
 
@@ -145,9 +150,14 @@ DESIGNS: dict[str, Callable[[int], Simulation]] = {
 
 
 def _with_gap(users: int, curve: Curve, name: str) -> Simulation:
-    """A calibrated group a, and a group b with another curve; within-user correlation .5."""
+    """A calibrated group a, and a group b with another curve; nine rows a user on average, alike within a user."""
     return simulate(
-        users, curve={"a": Curve(), "b": curve}, rows_per_user=SOME_ROWS, outcome_correlation=ALIKE, score_correlation=0.0, name=name
+        users,
+        curve={"a": Curve(), "b": curve},
+        rows_per_user=PoissonRows(8),
+        outcome_correlation=ALIKE,
+        score_correlation=0.3,
+        name=name,
     )
 
 
@@ -162,8 +172,8 @@ def slope(users: int = 1000) -> Simulation:
 
 
 def bump(users: int = 1000) -> Simulation:
-    """Group b higher by .08 around a score of .7."""
-    return _with_gap(users, Curve(bump=Bump(0.08, 0.7, 0.1)), "bump of +.08 at .7")
+    """Group b higher by .08 at a score of .7, and by half of that at .64 and .76."""
+    return _with_gap(users, Curve(bump=Bump(0.08, 0.7, 0.05)), "bump of +.08 at .7")
 
 
 ALTERNATIVES: dict[str, Callable[[int], Simulation]] = {"shift": shift, "slope": slope, "bump": bump}

@@ -204,7 +204,7 @@ def _plain(value: Any) -> Any:
 
 
 def _seed_words(seed: Seed) -> list[int]:
-    words = [seed] if isinstance(seed, int | np.integer) else list(seed)
+    words = list(seed) if isinstance(seed, Sequence) and not isinstance(seed, str) else [seed]
     return [require_count("seed", word, low=0) for word in words]
 
 

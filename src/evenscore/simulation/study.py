@@ -115,7 +115,7 @@ def _named(name: str, found: Any) -> Results:
         return {name: _result(name, {"p_value": found})}
     if not found:
         raise OptionError(f"method {name!r} returned an empty dict")
-    if found.keys() <= set(MEASURES):
+    if found.keys() & set(MEASURES):
         return {name: _result(name, found)}
     return {str(key): _result(key, value if isinstance(value, Mapping) else {"p_value": value}) for key, value in found.items()}
 

@@ -1,0 +1,235 @@
+"""Planning: how many users a gap needs, or the smallest gap that the users at hand can show."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from evenscore.comparison import compare_groups
+from evenscore.errors import OptionError, require_alpha, require_option
+from evenscore.gaps import Null, comparison_grid, estimate_gap, judgeable
+from evenscore.methods import AUTO, METHODS, POWER, detectable_gap, draw_statistics, gather
+from evenscore.pairs import PairSums
+from evenscore.simulation import simulate
+from evenscore.tables import Table, json_ready, label_text, number_text
+from evenscore.tally import Tally, require_groups, require_tally
+
+DRAWS = 4000
+MODEL_USERS = 4000  # users of the simulated stand-in when there is no tally; its sums are scaled afterwards
+MOST_USERS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPair:
+    """Two groups: with this many users a constant gap of this size is found with the wanted probability."""
+
+    group_a: Any
+    group_b: Any
+    users_a: float
+    users_b: float
+    gap: float
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Plan(Table):
+    """The result of ``es.plan``."""
+
+    pairs: tuple[PlanPair, ...]
+    power: float
+    alpha: float
+    method: str
+    source: str
+
+    @property
+    def users(self) -> dict[Any, int]:
+        """Users of each group: enough for every pair that can be planned."""
+        found: dict[Any, float] = {}
+        for pair in self.pairs:
+            for group, users in ((pair.group_a, pair.users_a), (pair.group_b, pair.users_b)):
+                found[group] = max(found.get(group, 0.0), users)
+        return {group: int(np.ceil(users)) for group, users in found.items() if np.isfinite(users)}
+
+    @property
+    def gap(self) -> float:
+        """The gap that is found in every pair that can be planned."""
+        known = [pair.gap for pair in self.pairs if np.isfinite(pair.gap)]
+        return max(known) if known else np.nan
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a pair."""
+        return [
+            {
+                "group_a": pair.group_a,
+                "group_b": pair.group_b,
+                "users_a": _whole(pair.users_a),
+                "users_b": _whole(pair.users_b),
+                "gap": pair.gap,
+                "power": self.power,
+            }
+            for pair in self.pairs
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result in JSON-ready values."""
+        names = ("power", "alpha", "method", "source", "gap", "users")
+        return {name: json_ready(getattr(self, name)) for name in names} | {"pairs": json_ready(self.rows())}
+
+    def _title(self) -> str:
+        return f"A constant gap of {number_text(self.gap)} is found with probability {self.power:g} at level {self.alpha:g}"
+
+    def _notes(self) -> list[str]:
+        unplanned = [f"{label_text(p.group_a)} and {label_text(p.group_b)}" for p in self.pairs if not np.isfinite(p.gap)]
+        notes = [f"from {self.source}, method {self.method}; a gap at some scores only needs more users"]
+        return notes + [f"cannot be planned, the groups have too few users in common scores: {name}" for name in unplanned]
+
+
+def _whole(users: float) -> int | None:
+    return int(np.ceil(users)) if np.isfinite(users) else None
+
+
+def plan(
+    tally: Tally | None = None,
+    *,
+    gap: float | None = None,
+    users: int | None = None,
+    power: float = POWER,
+    alpha: float = 0.05,
+    method: str = "auto",
+    weighting: str = "user",
+    rows_per_user: Any = 1,
+    correlation: float = 0.0,
+    outcome_rate: float = 0.5,
+    score: Any = (2, 2),
+    ratio: float = 1.0,
+    seed: int = 0,
+) -> Plan:
+    """The users needed to show a gap, or the smallest gap that can be shown.
+
+    From a tally, whose users are taken as typical: twice the users have twice its sums. Or from assumptions: rows per user, how
+    alike they are, and how common the outcome is.
+
+    Parameters
+    ----------
+    gap
+        The gap to show: gives the users needed, in the proportions of the groups. Without it, the smallest gap is given.
+    users
+        Users in all to plan with; by default those of the tally.
+    rows_per_user, correlation, outcome_rate, score, ratio
+        Assumptions when there is no tally: a number (or ``PoissonRows``, ``ParetoRows`` of ``evenscore.simulation``), the
+        correlation of outcomes within a user, the mean outcome, the Beta parameters of the score, and users of the first group for
+        each of the second.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> needed = es.plan(gap=0.05, rows_per_user=4, correlation=0.5)
+    >>> 1000 < sum(needed.users.values()) < 10_000
+    True
+    """
+    require_option("method", method, ("auto", *METHODS))
+    require_alpha(alpha)
+    if not 0 < power < 1:
+        raise OptionError(f"power={power!r} must be a probability between 0 and 1, such as 0.8")
+    if gap is not None and not (np.isfinite(gap) and gap > 0):
+        raise OptionError(f"gap={gap!r} must be a positive gap in units of the outcome, such as 0.02")
+    if users is not None and not users >= 2:
+        raise OptionError(f"users={users!r} must be at least 2")
+    if gap is None and users is None and tally is None:
+        raise OptionError("give a gap (to learn the users), users (to learn the gap), or a tally")
+    name = AUTO if method == "auto" else method
+    source = "the tally"
+    if tally is None:
+        tally = _assumed(rows_per_user, correlation, outcome_rate, score, ratio, seed)
+        source = "assumptions"
+    tally = require_tally(tally, "plan")
+    require_groups(tally)
+    chosen = list(itertools.combinations(tally.groups, 2))
+    total = sum(tally.n_users.values())
+    level = alpha / len(chosen)
+
+    def smallest(a: Any, b: Any, factor: float) -> float:
+        return _smallest_gap(_scaled(tally, factor), a, b, name, weighting, level, power, seed)
+
+    pairs = []
+    for a, b in chosen:
+        factor = 1.0 if users is None else users / total
+        if gap is not None:
+            factor = _needed(lambda k, a=a, b=b: smallest(a, b, k), gap, total)
+        reached = smallest(a, b, factor) if np.isfinite(factor) else np.nan
+        pairs.append(PlanPair(a, b, tally.n_users[a] * factor, tally.n_users[b] * factor, reached))
+    return Plan(tuple(pairs), power, alpha, name, source)
+
+
+def _assumed(rows_per_user: Any, correlation: float, rate: float, score: Any, ratio: float, seed: int) -> Tally:
+    """The tally of simulated users that are as assumed."""
+    from evenscore.engines import tally
+
+    if not 0 < rate < 1:
+        raise OptionError(f"outcome_rate={rate!r} must lie between 0 and 1")
+    if not (np.isfinite(ratio) and ratio > 0):
+        raise OptionError(f"ratio={ratio!r} must be a positive number")
+    first = max(50, int(MODEL_USERS * ratio / (1 + ratio)))
+    spec = simulate(
+        {"a": first, "b": max(50, MODEL_USERS - first)},
+        score=score,
+        curve=(float(np.log(rate / (1 - rate))), 0.0),
+        rows_per_user=rows_per_user,
+        outcome_correlation=correlation,
+    )
+    return tally(spec.data(seed), score="score", outcome="outcome", group="group", user="user")
+
+
+def _scaled(tally: Tally, factor: float) -> Tally:
+    """The tally of ``factor`` times as many users like these."""
+    parts = tuple(
+        replace(
+            part,
+            n_users=max(1, round(part.n_users * factor)),
+            n_rows=max(1, round(part.n_rows * factor)),
+            vectors=part.vectors * factor,
+            folds=part.folds * factor,
+            pairs=_scaled_pairs(part.pairs, factor),
+        )
+        for part in tally.parts
+    )
+    cross = {pair: _scaled_pairs(sums, factor) for pair, sums in tally.cross.items()}
+    return replace(tally, parts=parts, cross=cross)
+
+
+def _scaled_pairs(sums: PairSums, factor: float) -> PairSums:
+    return replace(sums, values=sums.values * factor)
+
+
+def _smallest_gap(tally: Tally, a: Any, b: Any, method: str, weighting: str, alpha: float, power: float, seed: int) -> float:
+    """The gap that is found with the wanted power; infinite when nothing can be judged."""
+    comparison = compare_groups(tally, a, b, weighting)
+    if not (comparison.a.n_rows and comparison.b.n_rows):
+        return np.inf
+    h = comparison.bandwidth("test", 1, "gaussian", tally)
+    points, reason = comparison_grid(comparison, h)
+    if reason is not None:
+        return np.inf
+    null = Null.of(comparison, h, 1, "gaussian")
+    process = estimate_gap(comparison, points=points, bandwidth=h, null=null)
+    keep = judgeable(process, comparison)
+    if not keep.any():
+        return np.inf
+    evidence = gather(method, process.at(keep), comparison, null, points=points[keep], bandwidth=h, degree=1, kernel="gaussian")
+    noise, _ = draw_statistics(evidence, np.random.default_rng(seed), DRAWS)
+    return detectable_gap(method, evidence, noise, alpha, power)
+
+
+def _needed(smallest: Any, gap: float, total: int) -> float:
+    """How many times the users are needed, by bisection; the smallest gap falls as users grow."""
+    low, high = 20 / total, 1.0
+    while smallest(high) > gap:
+        low, high = high, high * 4
+        if high * total > MOST_USERS:
+            return np.nan
+    while high / low > 1.01:
+        middle = float(np.sqrt(low * high))
+        low, high = (middle, high) if smallest(middle) > gap else (low, middle)
+    return high

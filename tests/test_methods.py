@@ -1,0 +1,310 @@
+"""The test family: every method on one tally, many groups, tolerance, formulations."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import evenscore as es
+import oracle
+from data import NAMES, as_dict, repeated_users
+from evenscore.comparison import compare_groups, compare_rest
+from evenscore.gaps import Null, comparison_grid, cumulative, estimate_gap, multiscale
+from evenscore.methods import AUTO, METHODS, detectable_gap, draw_statistics, gather
+from test_parity import simple, tally_of
+
+DRAWN = ["sup", "multiscale", "l2", "cumulative", "combined"]
+
+
+@pytest.fixture(scope="module")
+def case():
+    rows = repeated_users(8000, seed=3, spanning=True, weights=True, real=True)
+    tally = es.tally(as_dict(rows), **NAMES, weight="v")
+    comparison = compare_groups(tally, 0, 1, "user")
+    h = 0.06
+    return rows, tally, comparison, h, Null.of(comparison, h, 1, "gaussian")
+
+
+def influence(rows, matrix, cells, fit, everyone, sign):
+    """What each user adds to a process that is ``matrix`` on the outcome sums, from rows."""
+    weights = oracle.row_weights(rows, "user")
+    residual = weights * (rows.outcome - fit[cells])
+    place = np.searchsorted(everyone, rows.user)
+    return sign * np.stack([np.bincount(place, line[cells] * residual, minlength=len(everyone)) for line in matrix])
+
+
+@pytest.mark.parametrize("kind", ["multiscale", "cumulative"])
+def test_residual_processes_against_rows(case, kind):
+    """Values and covariance of the residual processes, user by user."""
+    rows, tally, comparison, h, null = case
+    points, _ = comparison_grid(comparison, h)
+    if kind == "multiscale":
+        process = multiscale(comparison, null, points=points, bandwidth=h, degree=1, kernel="gaussian")
+    else:
+        process = cumulative(comparison, null, bandwidth=h)
+    fit = np.zeros(tally.lattice.n_cells)
+    fit[comparison.cells] = null.fit + tally.centre
+    everyone = np.unique(rows.user)
+    total = 0
+    for group, matrix, sign in ((0, process.matrix_a, 1), (1, process.matrix_b, -1)):
+        mine = rows.only(group)
+        whole = np.zeros((len(matrix), tally.lattice.n_cells))
+        whole[:, comparison.cells] = matrix
+        total = total + influence(mine, whole, tally.lattice.cell(mine.score), fit, everyone, sign)
+    np.testing.assert_allclose(process.covariance, total @ total.T, rtol=1e-6, atol=1e-9 * np.abs(process.covariance).max())
+    if kind == "cumulative":
+        # The sum of influences smooths the pooled curve twice where the process does so once.
+        np.testing.assert_allclose(process.values, total.sum(axis=1), atol=0.02 * np.abs(process.values).max())
+
+
+def test_a_constant_gap_shifts_every_process(case):
+    """shift is what a gap of 1 adds: found again by adding one to the outcomes of group 0."""
+    rows, tally, comparison, h, null = case
+    moved = as_dict(rows) | {"y": rows.outcome + 1.0 * (rows.group == 0)}
+    other = compare_groups(es.tally(moved, **NAMES, weight="v", lattice=tally), 0, 1, "user")
+    points, _ = comparison_grid(comparison, h)
+    again = Null.of(other, h, 1, "gaussian")
+    for make in (
+        lambda c, n: multiscale(c, n, points=points, bandwidth=h, degree=1, kernel="gaussian"),
+        lambda c, n: cumulative(c, n, bandwidth=h),
+        lambda c, n: estimate_gap(c, points=points, bandwidth=h, null=n),
+    ):
+        before, after = make(comparison, null), make(other, again)
+        np.testing.assert_allclose(after.values - before.values, before.shift, rtol=0.02, atol=0.02 * np.abs(before.shift).max())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_sees_a_gap_and_passes_without(method):
+    assert es.parity_test(tally_of(simple(gap=0.3)), method=method).verdict == "disparity"
+    quiet = es.parity_test(tally_of(simple(seed=3)), method=method)
+    assert quiet.verdict == "inconclusive"
+    assert 0 < quiet.minimum_detectable_gap < 0.4
+
+
+def test_auto_says_which():
+    assert es.parity_test(tally_of(simple())).method == AUTO == "combined"
+
+
+def test_bonferroni_holm_and_bh_are_the_papers():
+    """Point by point normal p-values of the gap, corrected."""
+    tally = tally_of(simple(gap=0.1, seed=2))
+    comparison = compare_groups(tally, 0, 1, "user")
+    plain = es.parity_test(tally, method="bonferroni", both=False).pairs[0]
+    null = Null.of(comparison, plain.bandwidth, 1, "gaussian")
+    points = tally.lattice.to_axis(plain.score)
+    z = estimate_gap(comparison, points=points, bandwidth=plain.bandwidth, null=null).z
+    p = 2 * stats.norm.sf(np.abs(z))
+    np.testing.assert_allclose(plain.p_points, np.minimum(1, len(p) * p), rtol=1e-6)
+    assert plain.p_value == pytest.approx(min(1, len(p) * p.min()))
+    bh = es.parity_test(tally, method="bh", both=False)
+    np.testing.assert_allclose(bh.pairs[0].p_points, stats.false_discovery_control(p), rtol=1e-6)
+    assert "false discovery" in repr(bh)
+
+
+def test_combined_is_never_far_from_the_best():
+    """Its p-value is at most its number of parts times the smallest of theirs."""
+    for seed in range(20):
+        tally = tally_of(simple(gap=0.08, seed=seed))
+        p = {method: es.parity_test(tally, method=method, both=False).p_value for method in DRAWN}
+        assert p["combined"] <= 3.3 * min(p["multiscale"], p["l2"], p["cumulative"]) + 0.01
+        assert p["combined"] >= 0.8 * min(p["multiscale"], p["l2"], p["cumulative"]) - 0.01
+
+
+def test_detectable_gap_grows_with_the_power_wanted(case):
+    _, _, comparison, h, null = case
+    points, _ = comparison_grid(comparison, h)
+    process = estimate_gap(comparison, points=points, bandwidth=h, null=null)
+    evidence = gather("combined", process, comparison, null, points=points, bandwidth=h, degree=1, kernel="gaussian")
+    noise, _ = draw_statistics(evidence, np.random.default_rng(0), 4000)
+    gaps = [detectable_gap("combined", evidence, noise, 0.05, power) for power in (0.2, 0.5, 0.8, 0.95)]
+    assert gaps == sorted(gaps)
+    assert gaps[0] < 0.8 * gaps[-1]
+
+
+# Many groups
+
+
+def test_rest_is_all_others_together():
+    data = simple(n_users=900, n_groups=3, gap=0.25)
+    tally = tally_of(data)
+    test = es.parity_test(tally, compare="rest")
+    assert [(pair.group_a, pair.group_b) for pair in test.pairs] == [(0, "the rest"), (1, "the rest"), (2, "the rest")]
+    united = tally_of(data | {"g": np.where(data["g"] == 0, 0, 1)}, lattice=tally)
+    by_hand = compare_groups(united, 0, 1, "user")
+    found = compare_rest(tally, 0, "user")
+    np.testing.assert_allclose(found.b.sums.W, by_hand.b.sums.W)
+    np.testing.assert_allclose(found.b.sums.Y, by_hand.b.sums.Y)
+    np.testing.assert_allclose(found.b.pairs.yy, by_hand.b.pairs.yy, atol=1e-12)
+    assert test.pairs[0].p_value == pytest.approx(es.parity_test(united).pairs[0].p_value, rel=0.2)
+    assert test.verdict == "disparity"
+
+
+def test_rest_with_spanning_users_counts_them_in_each_group():
+    rows = repeated_users(6000, seed=1, spanning=True, n_groups=3)
+    found = compare_rest(tally_of(as_dict(rows)), 0, "user")
+    ones = found.b.pairs.ww.sum()
+    expected = 0
+    for user in np.unique(rows.user):
+        groups = np.unique(rows.group[(rows.user == user) & (rows.group != 0)])
+        expected += len(groups) ** 2
+    assert ones == pytest.approx(expected)
+    assert found.cross is not None
+
+
+def test_two_groups_and_their_rest_are_the_pair():
+    tally = tally_of(simple())
+    assert es.parity_test(tally, compare="rest").p_value == es.parity_test(tally).p_value
+
+
+def test_two_hundred_groups():
+    """Small ones among them, reported and not dropped; each against the rest."""
+    rng = np.random.default_rng(0)
+    user = np.repeat(np.arange(20_000), 3)
+    group = user % 200
+    data = {"s": rng.random(len(user)), "y": rng.random(len(user)) < 0.4, "g": group, "u": user}
+    data["g"] = np.where((group == 7) & (user > 1000), 8, group)
+    test = es.parity_test(tally_of(data), compare="rest", both=False)
+    assert len(test.pairs) == 200
+    assert "7 has only" in test.pairs[7].reason
+    assert test.verdict == "inconclusive"
+
+
+def test_spanning_groups_are_adjusted_jointly():
+    rows = repeated_users(3000, seed=1, spanning=True, n_groups=3, rows_per_user=6)
+    test = es.parity_test(es.tally(as_dict(rows), **NAMES, cells=128), method="sup", both=False)
+    assert "joint draws" in test.adjustment
+    for pair in test.pairs:
+        assert pair.p_value <= pair.p_adjusted + 1e-12
+
+
+def test_too_many_spanning_groups_fall_back_on_holm():
+    rows = repeated_users(6000, seed=1, spanning=True, n_groups=6)
+    test = es.parity_test(tally_of(as_dict(rows)), method="sup", both=False)
+    assert test.adjustment == "Holm's method"
+
+
+def test_intersections():
+    data = simple(n_users=1200, gap=0.0)
+    data["h"] = np.array(["x", "y"])[data["u"] // 2 % 2]
+    tally = es.tally(data, score="s", outcome="y", group=["g", "h"], user="u")
+    assert tally.groups == ((0, "x"), (0, "y"), (1, "x"), (1, "y"))
+    assert "0 × x" in repr(es.parity_test(tally, method="sup"))
+
+
+# Tolerance
+
+
+def test_tolerance_gives_all_three_verdicts():
+    large = tally_of(simple(n_users=20_000, rows=1, gap=0.1))
+    assert es.parity_test(large, tolerance=0.02).verdict == "disparity"
+    none = tally_of(simple(n_users=60_000, rows=1))
+    parity = es.parity_test(none, tolerance=0.1)
+    assert parity.verdict == "parity"
+    assert "for scores from" in parity.reason
+    weak = es.parity_test(tally_of(simple(n_users=100)), tolerance=0.01)
+    assert weak.verdict == "inconclusive"
+    assert "neither a gap beyond 0.01 nor its absence" in weak.reason
+
+
+def test_a_gap_within_the_tolerance_is_no_disparity():
+    """A gap of .05 is certain with so many users; it is not one beyond .15, and equality is still reported."""
+    test = es.parity_test(tally_of(simple(n_users=40_000, rows=1, gap=0.05)), tolerance=0.15)
+    assert test.verdict == "parity"
+    assert test.p_value > 0.5
+    assert test.p_equal < 1e-6
+
+
+def test_size_at_the_edge_of_the_tolerance():
+    """A true gap of exactly the tolerance is called a disparity at most 5 % of the time."""
+    rejected = [
+        es.parity_test(tally_of(simple(n_users=600, seed=seed, gap=0.1)), tolerance=0.1, both=False).verdict == "disparity"
+        for seed in range(150)
+    ]
+    assert np.mean(rejected) < 0.09
+
+
+def test_verdicts_agree_with_the_band():
+    for seed in range(15):
+        test = es.parity_test(tally_of(simple(n_users=2000, seed=seed, gap=0.06)), tolerance=0.03, both=False)
+        low = min(point["band_low"] for point in test.points)
+        high = max(point["band_high"] for point in test.points)
+        outside = any(point["band_low"] > 0.03 or point["band_high"] < -0.03 for point in test.points)
+        assert (test.verdict == "parity") == (low > -0.03 and high < 0.03)
+        assert (test.verdict == "disparity") == outside or abs(test.p_value - 0.05) < 0.02
+
+
+def test_simultaneous_band_of_the_gap_covers():
+    """93 to 97 % in the study; here with few runs, so wider."""
+    covered = []
+    for seed in range(200):
+        test = es.parity_test(tally_of(simple(n_users=800, seed=seed, gap=0.1)), method="sup", both=False)
+        covered.append(all(point["band_low"] < 0.1 < point["band_high"] for point in test.points))
+    assert 0.9 < np.mean(covered) < 0.99
+
+
+# Where
+
+
+def test_regions_say_where_and_who():
+    rng = np.random.default_rng(0)
+    n = 40_000
+    group = np.arange(n) % 2
+    score = rng.random(n)
+    rate = 0.3 + 0.3 * (group == 0) * ((score > 0.4) & (score < 0.6))
+    data = {"s": score, "y": rng.random(n) < rate, "g": group}
+    test = es.parity_test(es.tally(data, score="s", outcome="y", group="g", user=None))
+    assert len(test.regions) == 1
+    region = test.regions[0]
+    assert 0.35 < region["score_low"] < 0.45
+    assert 0.55 < region["score_high"] < 0.65
+    assert region["low"] < region["gap"] < region["high"]
+    assert region["share_a"] == pytest.approx(region["score_high"] - region["score_low"], abs=0.02)
+    assert region["share_b"] == pytest.approx(region["share_a"], abs=0.02)
+
+
+def test_spread_evidence_says_so():
+    """A small gap at every score: the whole shows it, no single score does."""
+    for seed in range(40):
+        test = es.parity_test(tally_of(simple(n_users=1500, seed=seed, gap=0.045)), method="cumulative", both=False)
+        if test.verdict == "disparity" and not test.regions:
+            assert "no single score" in test.reason
+            return
+    pytest.fail("no such case in 40 seeds")
+
+
+# Formulations
+
+
+def informative(n_users=1200, seed=0):
+    """Group 0's busy users have fewer outcomes and its quiet ones more, so that users agree and rows do not."""
+    rng = np.random.default_rng(seed)
+    rows = np.where(np.arange(n_users) // 2 % 2 == 0, 1, 9)
+    user = np.repeat(np.arange(n_users), rows)
+    group = user % 2
+    score = rng.random(len(user))
+    busy = rows[user] == 9
+    shift = np.where(group == 0, np.where(busy, -0.15, 0.15), 0.0)
+    return {"s": score, "y": rng.random(len(user)) < 0.3 + 0.3 * score + shift, "g": group, "u": user}
+
+
+def test_formulations_that_disagree_are_explained():
+    test = es.parity_test(tally_of(informative()))
+    assert test.verdict == "inconclusive"
+    assert test.other.verdict == "disparity"
+    assert "each user counts once" in test.disagreement
+    assert "each row counts once" in test.disagreement
+    assert test.disagreement in repr(test)
+    assert test.to_dict()["other"]["weighting"] == "row"
+    other = es.parity_test(tally_of(informative()), weighting="row")
+    assert (other.verdict, other.other.verdict) == ("disparity", "inconclusive")
+
+
+def test_one_row_a_user_has_one_formulation():
+    assert es.parity_test(tally_of(simple(rows=1))).other is None
+
+
+def test_options_are_kept():
+    test = es.parity_test(tally_of(simple()), alpha=0.1, degree=0, kernel="epanechnikov", bandwidth=0.2, method="l2")
+    assert (test.alpha, test.degree, test.kernel, test.pairs[0].bandwidth) == (0.1, 0, "epanechnikov", 0.2)
+    assert dataclasses.is_dataclass(test)
