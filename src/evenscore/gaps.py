@@ -73,7 +73,7 @@ class Process:
 class Null:
     """The pair's pooled curve, as if there were no gap.
 
-    matrix: (n_cells, n_cells); fit: (n_cells,); residual_a, residual_b, residual_ab: the residual pair matrices, (n_cells, n_cells).
+    matrix: (n_cells, n_cells); fit: (n_cells,); residual_a, residual_b, residual_ab: residual pair matrices, (n_cells, n_cells).
     """
 
     matrix: Floats

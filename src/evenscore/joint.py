@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,42 +23,49 @@ MOST_DRAWN = 60_000  # draws times pairs: with many pairs fewer draws of each wi
 MAX_STACKED = 2048  # cells of all groups together, beyond which one covariance for groups that share users is too large
 
 
-def adjust(
-    tally: Tally,
-    p_values: Floats,
-    tested: Sequence[tuple[Comparison, Evidence] | None],
-    *,
-    weighting: str,
-    degree: int,
-    kernel: str,
-    bandwidth: float | str,
-    seed: int,
-) -> tuple[Floats, str]:
-    """Adjusted p-values by Westfall and Young's single-step method on joint draws, and how it was done in words.
+class JointDraws:
+    """Draws of all comparisons together, taken in one comparison after the other so that none need be kept.
 
-    Holm's method serves where draws are too few for a p-value, or groups that share users are too many.
+    Adjusted p-values are Westfall and Young's single-step ones; Holm's method serves where draws are too few for a p-value, or
+    groups that share users are too many.
     """
-    adjusted = holm(p_values)
-    judged = [place for place, found in enumerate(tested) if found is not None]
-    if len(judged) == 1:
-        return adjusted, "nothing, there is one pair"
-    draws = int(np.clip(MOST_DRAWN // len(judged), FEWEST_DRAWS, DRAWS))
-    noise = _group_noise(tally, weighting, degree, kernel, bandwidth, draws, np.random.default_rng([seed, 1 << 20]))
-    if noise is None:
-        return adjusted, "Holm's method"
-    with_rest = any(found is not None and found[0].b.label is REST for found in tested)
-    total = np.sum(list(noise.values()), axis=0) if with_rest else None
-    smallest = np.ones(len(next(iter(noise.values()))))
-    for place in judged:
-        comparison, evidence = tested[place]  # type: ignore[misc]
-        of_a = noise[id(comparison.a.label)][:, comparison.cells]
-        of_b = noise[id(comparison.b.label)][:, comparison.cells] if total is None else total[:, comparison.cells] - of_a
+
+    def __init__(
+        self, tally: Tally, *, n_pairs: int, weighting: str, degree: int, kernel: str, bandwidth: float | str, seed: int
+    ) -> None:
+        draws = int(np.clip(MOST_DRAWN // max(n_pairs, 1), FEWEST_DRAWS, DRAWS))
+        rng = np.random.default_rng([seed, 1 << 20])
+        self._noise = _group_noise(tally, weighting, degree, kernel, bandwidth, draws, rng) if n_pairs > 1 else None
+        self._total: Floats | None = None
+        self._smallest: Floats | None = None
+
+    def take(self, comparison: Comparison, evidence: Evidence) -> None:
+        """Draw what this comparison's statistic would be without any gap."""
+        if self._noise is None:
+            return
+        of_a = self._noise[id(comparison.a.label)][:, comparison.cells]
+        if comparison.b.label is REST:
+            if self._total is None:
+                self._total = np.sum(list(self._noise.values()), axis=0)
+            of_b = self._total[:, comparison.cells] - of_a
+        else:
+            of_b = self._noise[id(comparison.b.label)][:, comparison.cells]
         own = of_a @ evidence.matrix_a.T - of_b @ evidence.matrix_b.T
         statistics = evidence.single(evidence.statistics(own / own.std(axis=0)))
-        smallest = np.minimum(smallest, draw_ranks(statistics[:, None])[:, 0])
-    adjusted[judged], complete = single_step(p_values[judged], smallest, RESOLVED)
-    how = "joint draws of all pairs"
-    return adjusted, how if complete else how + ", far tails by Holm's method"
+        ranks = draw_ranks(statistics[:, None])[:, 0]
+        self._smallest = ranks if self._smallest is None else np.minimum(self._smallest, ranks)
+
+    def adjust(self, p_values: Floats) -> tuple[Floats, str]:
+        """Adjusted p-values, and how it was done in words; nan, of a pair that could not be judged, stays."""
+        adjusted = holm(p_values)
+        judged = np.isfinite(p_values)
+        if judged.sum() < 2:
+            return adjusted, "nothing, there is one pair"
+        if self._smallest is None:
+            return adjusted, "Holm's method"
+        adjusted[judged], complete = single_step(p_values[judged], self._smallest, RESOLVED)
+        how = "joint draws of all pairs"
+        return adjusted, how if complete else how + ", far tails by Holm's method"
 
 
 def _group_noise(

@@ -24,7 +24,7 @@ from evenscore.gaps import (
     require_inside,
 )
 from evenscore.inference import DRAWS, PValue, correlation, draw_normal, empirical_p, sup_tail, welch_z
-from evenscore.joint import adjust
+from evenscore.joint import JointDraws
 from evenscore.methods import (
     AUTO,
     CORRECTIONS,
@@ -164,50 +164,42 @@ def _test_all(
 ) -> tuple[list[PairTest], str]:
     """Every pair, adjusted for their number, with verdicts."""
     whole = Whole.of(tally, options.weighting) if any(b is None for _, b in chosen) else None
+    joint = None
+    if options.method not in CORRECTIONS:
+        settings = {"weighting": options.weighting, "bandwidth": options.bandwidth, "seed": options.seed, **options.smoothing}
+        joint = JointDraws(tally, n_pairs=len(chosen), **settings)
     tested = []
     for a, b in chosen:
-        tested.append(_test_pair(tally, a, b, options, whole))
+        pair, comparison, evidence = _test_pair(tally, a, b, options, whole)
+        tested.append(pair)
+        if joint is not None and evidence is not None:
+            joint.take(comparison, evidence)
         if progress is not None:
             progress(len(tested), len(chosen))
-    p_values = np.array([pair.p_value for pair, _ in tested])
-    evidence = [found for _, found in tested]
-    if options.method in CORRECTIONS or not any(found is not None for found in evidence):
-        adjusted, how = holm(p_values), "Holm's method"
-    else:
-        adjusted, how = adjust(
-            tally,
-            p_values,
-            evidence,
-            weighting=options.weighting,
-            bandwidth=options.bandwidth,
-            seed=options.seed,
-            **options.smoothing,
-        )
-    judged = [_judged(pair, float(p), options) for (pair, _), p in zip(tested, adjusted, strict=True)]
-    return judged, how
+    p_values = np.array([pair.p_value for pair in tested])
+    adjusted, how = (holm(p_values), "Holm's method") if joint is None else joint.adjust(p_values)
+    return [_judged(pair, float(p), options) for pair, p in zip(tested, adjusted, strict=True)], how
 
 
-def _test_pair(
-    tally: Tally, a: Any, b: Any, options: Options, whole: Whole | None
-) -> tuple[PairTest, tuple[Comparison, Evidence] | None]:
+def _test_pair(tally: Tally, a: Any, b: Any, options: Options, whole: Whole | None) -> tuple[PairTest, Comparison, Evidence | None]:
     """One comparison, before adjustment; no evidence when it cannot be judged."""
     weighting = options.weighting
     comparison = compare_rest(tally, a, weighting, whole) if b is None else compare_groups(tally, a, b, weighting)
     pair = PairTest(comparison.a.label, comparison.b.label)
     for side in (comparison.a, comparison.b):
         if side.n_rows == 0:
-            return replace(pair, reason=f"{side.name} has no labelled rows"), None
+            return replace(pair, reason=f"{side.name} has no labelled rows"), comparison, None
     h = comparison.bandwidth(options.bandwidth, options.degree, options.kernel, tally)
     points, reason = (options.grid, None) if options.grid is not None else comparison_grid(comparison, h)
     assert points is not None
     pair = replace(pair, bandwidth=h, reason=_means_only(tally))
     if reason is not None:
-        return replace(pair, reason=_few_users(comparison) or reason), None
+        return replace(pair, reason=_few_users(comparison) or reason), comparison, None
     null = Null.of(comparison, h, options.degree, options.kernel)
     process = estimate_gap(comparison, points=points, bandwidth=h, null=null, **options.smoothing)
     keep = judgeable(process, comparison)
     if not keep.any():
-        return replace(pair, reason=_why_not(comparison, process), left_out=len(points)), None
+        return replace(pair, reason=_why_not(comparison, process), left_out=len(points)), comparison, None
     process, points = process.at(keep), points[keep]
     rng = np.random.default_rng([options.seed, tally.index(a), tally.index(b) if b is not None else len(tally.groups)])
     evidence = gather(options.method, process, comparison, null, points=points, bandwidth=h, **options.smoothing)
@@ -236,10 +228,10 @@ def _test_pair(
     )
     pair = replace(pair, regions=_regions(pair, comparison, points, options))
     if options.tolerance is None:
-        return pair, (comparison, evidence)
+        return pair, comparison, evidence
     beyond = _beyond_tolerance(shown, options, rng)
     wide = Evidence(_sup_only(evidence, shown), shown.z, correlation(shown.covariance), shown.shift, shown.matrix_a, shown.matrix_b)
-    return replace(pair, p_value=beyond.value, p_source=beyond.source), (comparison, wide)
+    return replace(pair, p_value=beyond.value, p_source=beyond.source), comparison, wide
 
 
 def _p_values(
