@@ -12,6 +12,7 @@ from data import NAMES, as_dict, repeated_users
 from evenscore.comparison import compare_groups, compare_rest
 from evenscore.gaps import Null, comparison_grid, cumulative, estimate_gap, multiscale
 from evenscore.methods import AUTO, METHODS, detectable_gap, draw_statistics, gather
+from evenscore.parity import parity_family
 from test_parity import simple, tally_of
 
 DRAWN = ["sup", "multiscale", "l2", "cumulative", "combined"]
@@ -109,6 +110,16 @@ def test_combined_is_never_far_from_the_best():
         p = {method: es.parity_test(tally, method=method, both=False).p_value for method in DRAWN}
         assert p["combined"] <= 3.3 * min(p["multiscale"], p["l2"], p["cumulative"]) + 0.01
         assert p["combined"] >= 0.8 * min(p["multiscale"], p["l2"], p["cumulative"]) - 0.01
+
+
+def test_the_family_is_each_method_by_itself():
+    tally = tally_of(simple(gap=0.08, seed=4))
+    together = parity_family(tally, 0, 1)
+    assert list(together) == list(METHODS)
+    for method, p in together.items():
+        alone = es.parity_test(tally, method=method, both=False).p_value
+        assert p == pytest.approx(alone, rel=0.25, abs=0.012), method
+    assert all(np.isnan(p) for p in parity_family(tally_of(simple(n_users=24)), 0, 1).values())
 
 
 def test_detectable_gap_grows_with_the_power_wanted(case):

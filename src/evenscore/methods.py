@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ PARTS = {
     "combined": ("multiscale", "l2", "cumulative"),
 }
 METHODS = (*PARTS, *CORRECTIONS)
+EVERY = "every"
+SINGLE = ("sup", "multiscale", "l2", "cumulative")
 AUTO = "combined"
 POWER = 0.8
 POWER_DRAWS = 2000
@@ -70,8 +72,8 @@ class Evidence:
 def gather(
     method: str, gap: Process, comparison: Comparison, null: Null, *, points: Floats, bandwidth: float, degree: int, kernel: str
 ) -> Evidence:
-    """The evidence for a method, given the gap process at the points that can be judged."""
-    names = PARTS.get(method, ("sup",))
+    """The evidence for a method, given the gap process at the points that can be judged; "every" has all parts."""
+    names = PARTS.get(method, ("sup",)) if method != EVERY else SINGLE
     processes: list[Process] = []
     parts: list[Part] = []
     start = 0
@@ -155,6 +157,16 @@ def _normal_quantile(p: Floats) -> Floats:
     from scipy import special
 
     return np.asarray(special.ndtri(p))
+
+
+def family(evidence: Evidence, statistics: Floats, z: Floats) -> dict[str, float]:
+    """The p-value of every method from one set of draws; z: (n_points,) is the gap in standard errors."""
+    found = {method: float(corrected(method, z).min()) for method in CORRECTIONS}
+    for method, names in PARTS.items():
+        chosen = [place for place, part in enumerate(evidence.parts) if part.name in names]
+        parts = replace(evidence, parts=tuple(evidence.parts[place] for place in chosen))
+        found[method] = p_value(parts, statistics[:, chosen]).value
+    return {method: found[method] for method in METHODS}
 
 
 def corrected(method: str, z: Floats) -> Floats:

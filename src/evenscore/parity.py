@@ -28,11 +28,13 @@ from evenscore.joint import JointDraws
 from evenscore.methods import (
     AUTO,
     CORRECTIONS,
+    EVERY,
     METHODS,
     Evidence,
     corrected,
     detectable_gap,
     draw_statistics,
+    family,
     gather,
     p_value,
 )
@@ -142,6 +144,33 @@ def parity_test(
     return replace(result, other=Formulation(other.weighting, again.p_value, again.max_gap, again.verdict))
 
 
+def parity_family(
+    tally: Tally,
+    group_a: Any,
+    group_b: Any,
+    *,
+    weighting: str = "user",
+    degree: int = 1,
+    kernel: str = "gaussian",
+    bandwidth: float | str = "test",
+    seed: int = 0,
+) -> dict[str, float]:
+    """The p-value of every method for one pair, from one set of draws; nan when the pair cannot be judged.
+
+    For studies that compare methods. To judge a pair, choose a method beforehand: the smallest of several p-values is not one.
+    """
+    comparison = compare_groups(tally, group_a, group_b, weighting)
+    options = Options(EVERY, 0.05, None, weighting, degree, kernel, bandwidth, None, seed, 1)
+    looked = _look(tally, comparison, options)
+    if isinstance(looked, str):
+        return dict.fromkeys(METHODS, np.nan)
+    evidence = gather(
+        EVERY, looked.process, comparison, looked.null, points=looked.points, bandwidth=looked.bandwidth, **options.smoothing
+    )
+    _, statistics = draw_statistics(evidence, np.random.default_rng(seed), DRAWS)
+    return family(evidence, statistics, looked.process.z)
+
+
 def _require_tolerance(tolerance: float | None) -> None:
     if tolerance is not None and not (isinstance(tolerance, int | float) and np.isfinite(tolerance) and tolerance > 0):
         raise OptionError(f"tolerance={tolerance!r} must be a positive gap in units of the outcome, such as 0.02")
@@ -189,18 +218,11 @@ def _test_pair(tally: Tally, a: Any, b: Any, options: Options, whole: Whole | No
     for side in (comparison.a, comparison.b):
         if side.n_rows == 0:
             return replace(pair, reason=f"{side.name} has no labelled rows"), comparison, None
-    h = comparison.bandwidth(options.bandwidth, options.degree, options.kernel, tally)
-    points, reason = (options.grid, None) if options.grid is not None else comparison_grid(comparison, h)
-    assert points is not None
-    pair = replace(pair, bandwidth=h, reason=_means_only(tally))
-    if reason is not None:
-        return replace(pair, reason=_few_users(comparison) or reason), comparison, None
-    null = Null.of(comparison, h, options.degree, options.kernel)
-    process = estimate_gap(comparison, points=points, bandwidth=h, null=null, **options.smoothing)
-    keep = judgeable(process, comparison)
-    if not keep.any():
-        return replace(pair, reason=_why_not(comparison, process), left_out=len(points)), comparison, None
-    process, points = process.at(keep), points[keep]
+    pair = replace(pair, reason=_means_only(tally))
+    looked = _look(tally, comparison, options)
+    if isinstance(looked, str):
+        return replace(pair, reason=looked), comparison, None
+    h, points, null, process = looked.bandwidth, looked.points, looked.null, looked.process
     rng = np.random.default_rng([options.seed, tally.index(a), tally.index(b) if b is not None else len(tally.groups)])
     evidence = gather(options.method, process, comparison, null, points=points, bandwidth=h, **options.smoothing)
     noise, statistics = draw_statistics(evidence, rng, options.draws)
@@ -216,7 +238,8 @@ def _test_pair(tally: Tally, a: Any, b: Any, options: Options, whole: Whole | No
         p_equal=found.value,
         p_source=found.source,
         minimum_detectable_gap=detectable_gap(options.method, evidence, noise, options.alpha / options.n_pairs),
-        left_out=int((~keep).sum()),
+        bandwidth=h,
+        left_out=looked.left_out,
         score=tally.lattice.to_score(points),
         gap=shown.values,
         se=shown.se,
@@ -232,6 +255,32 @@ def _test_pair(tally: Tally, a: Any, b: Any, options: Options, whole: Whole | No
     beyond = _beyond_tolerance(shown, options, rng)
     wide = Evidence(_sup_only(evidence, shown), shown.z, correlation(shown.covariance), shown.shift, shown.matrix_a, shown.matrix_b)
     return replace(pair, p_value=beyond.value, p_source=beyond.source), comparison, wide
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Where a pair can be judged, and the gap there with the null imposed."""
+
+    bandwidth: float
+    points: Floats
+    null: Null
+    process: Process
+    left_out: int
+
+
+def _look(tally: Tally, comparison: Comparison, options: Options) -> _Look | str:
+    """The gap at the points that can be judged, or the reason why there are none."""
+    h = comparison.bandwidth(options.bandwidth, options.degree, options.kernel, tally)
+    points, reason = (options.grid, None) if options.grid is not None else comparison_grid(comparison, h)
+    assert points is not None
+    if reason is not None:
+        return _few_users(comparison) or reason
+    null = Null.of(comparison, h, options.degree, options.kernel)
+    process = estimate_gap(comparison, points=points, bandwidth=h, null=null, **options.smoothing)
+    keep = judgeable(process, comparison)
+    if not keep.any():
+        return _why_not(comparison, process)
+    return _Look(h, points[keep], null, process.at(keep), int((~keep).sum()))
 
 
 def _p_values(
