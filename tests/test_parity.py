@@ -9,6 +9,7 @@ from data import NAMES, as_dict, repeated_users
 from evenscore.comparison import compare_groups
 from evenscore.gaps import Null, estimate_gap
 from evenscore.methods import METHODS
+from evenscore.parity import parity_family
 
 DRAWN = ["sup", "multiscale", "l2", "cumulative", "combined"]
 
@@ -47,31 +48,31 @@ def test_no_gap_is_inconclusive_never_fair(method):
     assert "fair" not in repr(test)
 
 
-@pytest.mark.parametrize("method", ["sup", "combined"])
-def test_size_with_dependent_rows(method):
-    """No gap, strongly dependent rows: 5 % rejections within Monte Carlo error; a test that believes in rows has many more."""
-    runs, rejected, naive = 400, 0, 0
-    for seed in range(runs):
-        data = simple(n_users=300, seed=seed, rows=5, alike=0.95)
-        rejected += es.parity_test(tally_of(data), method=method, both=False).p_value < 0.05
-        if seed < 100:
-            naive += es.parity_test(es.tally(data, score="s", outcome="y", group="g", user=None), method=method).p_value < 0.05
-    assert 0.015 < rejected / runs < 0.085
-    assert naive / 100 > 0.15
+def test_size_with_dependent_rows():
+    """No gap, strongly dependent rows: about 5 % rejections by every method; a test that believes in rows has many more."""
+    runs, naive_runs = 300, 60
+    found = [parity_family(tally_of(simple(n_users=300, seed=seed, rows=5, alike=0.95)), 0, 1) for seed in range(runs)]
+    for method in METHODS:
+        rejected = np.mean([p[method] < 0.05 for p in found])
+        assert rejected < 0.095, method
+        assert rejected > 0.005, method
+    data = [simple(n_users=300, seed=seed, rows=5, alike=0.95) for seed in range(naive_runs)]
+    naive = [parity_family(es.tally(one, score="s", outcome="y", group="g", user=None), 0, 1)["combined"] < 0.05 for one in data]
+    assert np.mean(naive) > 0.2
 
 
 def test_p_values_are_uniform_under_the_null():
-    p = [es.parity_test(tally_of(simple(n_users=300, seed=seed)), both=False).p_value for seed in range(1000, 1200)]
+    p = [parity_family(tally_of(simple(n_users=300, seed=seed)), 0, 1)["combined"] for seed in range(1000, 1200)]
     assert stats.kstest(p, "uniform").pvalue > 0.001
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["sup", "combined", "bh"])
 def test_minimum_detectable_gap_is_found_with_its_probability(method):
     """The gap that the result promises to see is seen about 8 times in 10."""
     base = es.parity_test(tally_of(simple(n_users=600, seed=1)), method=method)
     gap = base.minimum_detectable_gap
-    found = [es.parity_test(tally_of(simple(n_users=600, seed=seed, gap=gap)), method=method, both=False) for seed in range(100)]
-    assert 0.65 < np.mean([test.p_value < 0.05 for test in found]) < 0.93
+    found = [parity_family(tally_of(simple(n_users=600, seed=seed, gap=gap)), 0, 1)[method] for seed in range(100)]
+    assert 0.65 < np.mean([p < 0.05 for p in found]) < 0.93
 
 
 def test_against_a_difference_of_means():
@@ -113,14 +114,14 @@ def test_many_groups_are_adjusted_together():
 
 def test_joint_adjustment_is_between_nothing_and_holm():
     """Pairs share groups, so the joint adjustment gains on Holm's; the family error stays at 5 %."""
-    runs, rejected = 150, 0
+    runs, rejected = 80, 0
     gained = []
     for seed in range(runs):
         test = es.parity_test(tally_of(simple(n_users=450, n_groups=3, seed=seed)), method="sup", both=False)
         rejected += test.p_value < 0.05
         smallest = min(pair.p_value for pair in test.pairs)
         gained.append(3 * smallest - min(pair.p_adjusted for pair in test.pairs))
-    assert rejected / runs < 0.11
+    assert rejected / runs < 0.13
     assert np.mean(gained) > 0
 
 

@@ -5,6 +5,7 @@ import pytest
 
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
+from evenscore.parity import parity_family
 
 COLUMNS = {"score": "score", "outcome": "outcome", "group": "group", "user": "user"}
 
@@ -26,7 +27,7 @@ def test_the_planned_users_find_the_gap(rows, correlation, rate, gap):
     plan = es.plan(gap=gap, rows_per_user=rows, correlation=correlation, outcome_rate=rate)
     users = max(plan.users.values())
     found = [
-        es.parity_test(es.tally(data_with_gap(users, gap, rate, rows, correlation, seed), **COLUMNS), both=False).p_value < 0.05
+        parity_family(es.tally(data_with_gap(users, gap, rate, rows, correlation, seed), **COLUMNS), "a", "b")["combined"] < 0.05
         for seed in range(120)
     ]
     assert 0.68 < np.mean(found) < 0.92

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 NOISE_BYTES = 1 << 29
 FEWEST_DRAWS = 1000
-MOST_DRAWN = 60_000  # draws times pairs: with many pairs fewer draws of each will do
+MOST_DRAWN = 20_000  # draws times pairs: with many pairs fewer draws of each will do
 MAX_STACKED = 2048  # cells of all groups together, beyond which one covariance for groups that share users is too large
 
 
@@ -33,7 +33,7 @@ class JointDraws:
     def __init__(
         self, tally: Tally, *, n_pairs: int, weighting: str, degree: int, kernel: str, bandwidth: float | str, seed: int
     ) -> None:
-        draws = int(np.clip(MOST_DRAWN // max(n_pairs, 1), FEWEST_DRAWS, DRAWS))
+        draws = int(np.clip(MOST_DRAWN // max(n_pairs, 1), FEWEST_DRAWS, DRAWS // 2))
         rng = np.random.default_rng([seed, 1 << 20])
         self._noise = _group_noise(tally, weighting, degree, kernel, bandwidth, draws, rng) if n_pairs > 1 else None
         self._total: Floats | None = None
