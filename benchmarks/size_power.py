@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.util
-import inspect
 import io
 import math
 import os
@@ -31,6 +30,7 @@ from numpy.typing import NDArray
 
 import evenscore as es
 from evenscore.methods import AUTO, METHODS
+from evenscore.parity import parity_family
 from evenscore.simulation import Curve
 from evenscore.simulation.designs import ALTERNATIVES, DESIGNS
 from evenscore.simulation.study_result import share_error
@@ -59,18 +59,13 @@ def tally_of(data: Data, user: str | None = "user") -> es.Tally:
 def evenscore_tests(data: Data, seed: int, methods: tuple[str, ...]) -> dict[str, float]:
     """All methods on one tally, then the same question asked as if rows were people."""
     tally = tally_of(data)
-    found = {method: _p_value(tally, seed, method=method) for method in methods}
+    together = parity_family(tally, *tally.groups, seed=seed)
+    found = {method: together[method] for method in methods}
     if "bonferroni" in methods:
-        found[PAPER] = _p_value(tally, seed, method="bonferroni", degree=0, bandwidth="theorem")
-    found[NAIVE] = _p_value(tally_of(data, user=None), seed, method="sup")
+        found[PAPER] = parity_family(tally, *tally.groups, seed=seed, degree=0, bandwidth="theorem")["bonferroni"]
+    found[NAIVE] = parity_family(tally_of(data, user=None), *tally.groups, seed=seed)["sup"]
     found[WALD] = bin_wald(data)
     return found
-
-
-def _p_value(tally: es.Tally, seed: int, **options: Any) -> float:
-    if "both" in inspect.signature(es.parity_test).parameters:
-        options["both"] = False  # the other weighting is not asked for
-    return es.parity_test(tally, seed=seed, **options).p_value
 
 
 def bin_wald(data: Data, n_bins: int = BINS) -> float:
@@ -114,9 +109,10 @@ def binspwc(data: Data, seed: int) -> dict[str, float]:
     group = np.unique(data["group"], return_inverse=True)[1]
     _, user, n_rows = np.unique(data["user"], return_inverse=True, return_counts=True)
     frame = pandas.DataFrame({"y": data["outcome"], "x": data["score"], "g": group, "u": user, "w": 1 / n_rows[user]})
-    # Linear pieces between 10 bins have 11 coefficients, too many for 10 distinct scores.
-    pieces = (0, 0) if len(np.unique(data["score"])) <= BINS else (1, 1)
-    options = {"pwc": pieces, "by": "g", "cluster": "u", "weights": "w", "bynbins": BINS, "simsseed": seed % 2**31}
+    options: dict[str, Any] = {"by": "g", "cluster": "u", "weights": "w", "bynbins": BINS, "simsseed": seed % 2**31}
+    if len(np.unique(data["score"])) <= BINS:
+        # With few scores linear pieces have too many coefficients, and bins by group would pool different scores.
+        options |= {"pwc": (0, 0), "samebinsby": True}
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
@@ -128,7 +124,7 @@ def binspwc(data: Data, seed: int) -> dict[str, float]:
 
 def band_coverage(data: Data, seed: int, truth: Any) -> dict[str, float]:
     """Whether the simultaneous band of the gap holds the true gap at every point."""
-    points = es.parity_test(tally_of(data), seed=seed).points
+    points = es.parity_test(tally_of(data), method="sup", both=False, seed=seed).points
     if not points:
         return {"covered": math.nan}
     a, b = points[0]["group_a"], points[0]["group_b"]
