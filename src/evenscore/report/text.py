@@ -37,7 +37,10 @@ def _data(tally: Tally, notes: list[str]) -> str:
 
 
 def _verdict(test: ParityTest) -> str:
-    lines = [f"  {test.verdict.upper()}: {WORDS[test.verdict]}  (p = {p_text(test.p_value)})"]
+    words = WORDS[test.verdict]
+    if test.verdict == DISPARITY and test.tolerance is not None:
+        words = f"for the same score outcomes differ by more than {test.tolerance:g} between groups"
+    lines = [f"  {test.verdict.upper()}: {words}  (p = {p_text(test.p_value)})"]
     if np.isfinite(test.max_gap):
         pair = max(test.pairs, key=lambda p: abs(p.max_gap) if np.isfinite(p.max_gap) else -1)
         where = f"at score {number_text(pair.at_score)}, outcomes of {_sides(pair, pair.max_gap)}"
