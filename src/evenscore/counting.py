@@ -6,7 +6,7 @@ keeps the way back to the row's score. All sums follow in cache-sized chunks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,15 +40,15 @@ def count(observations: Observations, lattice: Lattice, progress: Progress | Non
     found: list[Ints] = []
     sketch = np.zeros(0, dtype=np.int64)
     done = 0
-    for rows in _rows_by_group(observations):
-        part, codes, smallest = _count_group(observations, lattice, users, rows, centre)
+    rows_of = _row_finder(observations)
+    for group in range(len(observations.groups)):
+        part, codes, smallest = _count_group(observations, lattice, users, rows_of, group, centre)
         parts.append(part)
         found.append(codes)
         sketch = np.union1d(sketch, smallest)[:SKETCH]
-        done += len(rows)
+        done += int(np.count_nonzero(observations.group == group))
         if progress is not None:
             progress(done, observations.n_rows)
-        del rows
     spanning = spanning_users(found, users.span) if len(parts) > 1 and not users.independent else np.zeros(0, dtype=np.int64)
     cross = cross_pairs(observations, lattice, users, spanning, centre) if len(spanning) else {}
     return Tally(
@@ -71,20 +71,20 @@ def _mean_outcome(observations: Observations) -> float:
     return float(np.mean(known, dtype=np.float64))
 
 
-def _rows_by_group(observations: Observations) -> Iterator[Ints]:
-    """The row numbers of each group, ascending; rows repeated zero times are left out."""
+def _row_finder(observations: Observations) -> Callable[[int], Ints]:
+    """A function that gives the row numbers of a group, ascending; rows repeated zero times are left out."""
     n_groups = len(observations.groups)
     counts = observations.count
-    if n_groups <= 8:
-        for group in range(n_groups):
-            rows = np.flatnonzero(observations.group == group)
-            yield rows if counts is None else rows[counts[rows] > 0]
-        return
-    order = np.argsort(observations.group, kind="stable")
-    ends = np.cumsum(np.bincount(observations.group, minlength=n_groups))
-    for start, end in zip([0, *ends[:-1]], ends, strict=True):
-        rows = order[start:end]
-        yield rows if counts is None else rows[counts[rows] > 0]
+    if n_groups > 8:
+        order = np.argsort(observations.group, kind="stable")
+        ends = np.cumsum(np.bincount(observations.group, minlength=n_groups))
+
+    def rows_of(group: int) -> Ints:
+        first = ends[group - 1] if group and n_groups > 8 else 0
+        rows = order[first : ends[group]] if n_groups > 8 else np.flatnonzero(observations.group == group)
+        return rows if counts is None else rows[counts[rows] > 0]
+
+    return rows_of
 
 
 # Packing
@@ -189,7 +189,12 @@ class _Sums:
 
 
 def _count_group(
-    observations: Observations, lattice: Lattice, users: Users, rows: Ints, centre: float
+    observations: Observations,
+    lattice: Lattice,
+    users: Users,
+    rows_of: Callable[[int], Ints],
+    group: int,
+    centre: float,
 ) -> tuple[GroupTally, Ints, Ints]:
     """The sums of one group, the codes (from 0) of its labelled users, and the smallest of their hashes."""
     sums = _Sums(lattice.n_cells)
@@ -200,7 +205,7 @@ def _count_group(
     pairs = PairSums.empty(lattice.n_cells, within=True)
     found, smallest = [], np.zeros(0, dtype=np.int64)
     for part in range(n_parts):
-        keys = _sorted_keys(observations, lattice, users, rows, layout, n_parts, part)
+        keys = _sorted_keys(observations, lattice, users, rows_of(group), layout, n_parts, part)
         if observations.labelled is not None:
             keys = _count_unlabelled(sums, observations, layout, keys)
         if len(keys) == 0:
@@ -210,6 +215,7 @@ def _count_group(
         hashes = _hashes(users, codes)
         before = sums.own.copy()
         segments = _count_labelled(sums, observations, layout, keys, starts, folds(hashes), centre)
+        del keys  # as large as all else together, and no longer needed
         fresh = pair_sums(segments, lattice.n_cells, sums.own - before)
         pairs = fresh if part == 0 else pairs + fresh
         found.append(codes)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-DRAWS = 10_000
+DRAWS = 5000
 SMALLEST = sys.float_info.min  # a p-value is never 0
 RESOLVED = 20  # fewer draws than this beyond the statistic, and a tail approximation takes over
 

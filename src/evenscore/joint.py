@@ -33,7 +33,7 @@ class JointDraws:
     def __init__(
         self, tally: Tally, *, n_pairs: int, weighting: str, degree: int, kernel: str, bandwidth: float | str, seed: int
     ) -> None:
-        draws = int(np.clip(MOST_DRAWN // max(n_pairs, 1), FEWEST_DRAWS, DRAWS // 2))
+        draws = int(np.clip(MOST_DRAWN // max(n_pairs, 1), FEWEST_DRAWS, DRAWS))
         rng = np.random.default_rng([seed, 1 << 20])
         self._noise = _group_noise(tally, weighting, degree, kernel, bandwidth, draws, rng) if n_pairs > 1 else None
         self._total: Floats | None = None

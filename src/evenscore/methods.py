@@ -28,7 +28,7 @@ EVERY = "every"
 SINGLE = ("sup", "multiscale", "l2", "cumulative")
 AUTO = "combined"
 POWER = 0.8
-POWER_DRAWS = 2000
+POWER_DRAWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def detectable_gap(method: str, evidence: Evidence, noise: Floats, alpha: float,
         if share(high) >= power:
             break
         high *= 2
-    for _ in range(25):
+    for _ in range(14):
         middle = (low + high) / 2
         low, high = (middle, high) if share(middle) < power else (low, middle)
     return high

@@ -66,6 +66,7 @@ class Options:
     grid: Floats | None
     seed: int
     n_pairs: int
+    brief: bool = False
 
     @property
     def draws(self) -> int:
@@ -139,7 +140,7 @@ def parity_test(
     )
     if not both or tally.n_rows == tally.n_users:
         return result
-    other = replace(options, weighting="row" if weighting == "user" else "user")
+    other = replace(options, weighting="row" if weighting == "user" else "user", brief=True)
     again = replace(result, pairs=tuple(_test_all(tally, chosen, other, None)[0]), weighting=other.weighting)
     return replace(result, other=Formulation(other.weighting, again.p_value, again.max_gap, again.verdict))
 
@@ -226,7 +227,7 @@ def _test_pair(tally: Tally, a: Any, b: Any, options: Options, whole: Whole | No
     rng = np.random.default_rng([options.seed, tally.index(a), tally.index(b) if b is not None else len(tally.groups)])
     evidence = gather(options.method, process, comparison, null, points=points, bandwidth=h, **options.smoothing)
     noise, statistics = draw_statistics(evidence, rng, options.draws)
-    found, p_points = _p_values(options.method, process, evidence, statistics, rng, options.draws)
+    found, p_points = _p_values(options.method, process, evidence, noise, statistics, rng)
     band_h = h
     if options.bandwidth == "test":
         band_h = comparison.bandwidth("band", options.degree, options.kernel, tally)
@@ -237,7 +238,9 @@ def _test_pair(tally: Tally, a: Any, b: Any, options: Options, whole: Whole | No
         p_value=found.value,
         p_equal=found.value,
         p_source=found.source,
-        minimum_detectable_gap=detectable_gap(options.method, evidence, noise, options.alpha / options.n_pairs),
+        minimum_detectable_gap=np.nan
+        if options.brief
+        else detectable_gap(options.method, evidence, noise, options.alpha / options.n_pairs),
         bandwidth=h,
         left_out=looked.left_out,
         score=tally.lattice.to_score(points),
@@ -284,14 +287,15 @@ def _look(tally: Tally, comparison: Comparison, options: Options) -> _Look | str
 
 
 def _p_values(
-    method: str, process: Process, evidence: Evidence, statistics: Floats, rng: np.random.Generator, draws: int
+    method: str, process: Process, evidence: Evidence, noise: Floats, statistics: Floats, rng: np.random.Generator
 ) -> tuple[PValue, Floats]:
-    """The p-value of the pair and those of its points."""
+    """The p-value of the pair and those of its points, adjusted for looking at all of them."""
     if method in CORRECTIONS:
         p_points = corrected(method, process.z)
         return PValue(float(p_points.min()), "normal"), p_points
     corr = correlation(process.covariance)
-    maxima = np.abs(draw_normal(corr, rng, draws)).max(axis=1)
+    drawn = [noise[:, part.columns] for part in evidence.parts if part.name in ("sup", "l2")]
+    maxima = np.abs(drawn[0] if drawn else draw_normal(corr, rng, len(noise))).max(axis=1)
     p_points = np.array([empirical_p(maxima, abs(float(z)), lambda x: sup_tail(x, corr)).value for z in process.z])
     return p_value(evidence, statistics), p_points
 
