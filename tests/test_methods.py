@@ -108,8 +108,7 @@ def test_combined_is_never_far_from_the_best():
     for seed in range(20):
         tally = tally_of(simple(gap=0.08, seed=seed))
         p = parity_family(tally, 0, 1)
-        assert p["combined"] <= 3.3 * min(p["multiscale"], p["l2"], p["cumulative"]) + 0.01
-        assert p["combined"] >= 0.8 * min(p["multiscale"], p["l2"], p["cumulative"]) - 0.01
+        assert 0.8 * min(p["sup"], p["l2"]) - 0.01 <= p["combined"] <= 2.2 * min(p["sup"], p["l2"]) + 0.01
 
 
 def test_the_family_is_each_method_by_itself():

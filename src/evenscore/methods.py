@@ -21,7 +21,7 @@ PARTS = {
     "multiscale": ("multiscale",),
     "l2": ("l2",),
     "cumulative": ("cumulative",),
-    "combined": ("multiscale", "l2", "cumulative"),
+    "combined": ("sup", "l2"),
 }
 METHODS = (*PARTS, *CORRECTIONS)
 EVERY = "every"
@@ -77,8 +77,12 @@ def gather(
     processes: list[Process] = []
     parts: list[Part] = []
     start = 0
+    own: slice | None = None
     for name in names:
         process = gap
+        if own is not None and name in ("sup", "l2"):
+            parts.append(_part(name, own, gap))
+            continue
         if name == "multiscale" and not comparison.unsmoothed:
             process = multiscale(comparison, null, points=points, bandwidth=bandwidth, degree=degree, kernel=kernel)
             process = process.at(judgeable(process, comparison))
@@ -88,6 +92,7 @@ def gather(
             process = process.at(variance > 1e-12 * variance.max())
         columns = slice(start, start + len(process.values))
         start = columns.stop
+        own = columns if process is gap else own
         processes.append(process)
         parts.append(_part(name, columns, process))
     covariance = _stacked(processes, null)
