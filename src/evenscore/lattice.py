@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evenscore.axis import backward, end_values_inside, forward, inside_unit
 from evenscore.errors import DataError, OptionError, require_option
 
 Floats = NDArray[np.float64]
@@ -69,8 +70,8 @@ class Lattice:
             raise OptionError(f"cells={cells}: a lattice with end cells needs at least 3")
         if scale == "logit":
             low, high = (float(np.clip(limit, 1e-6, 1 - 1e-6)) for limit in (low, high))
-        axis = np.linspace(_forward(low, scale), _forward(high, scale), cells - 1 if open_ended else cells + 1)
-        edges = _backward(axis, scale)
+        axis = np.linspace(forward(low, scale), forward(high, scale), cells - 1 if open_ended else cells + 1)
+        edges = backward(axis, scale)
         edges[0], edges[-1] = low, high
         self._set(_with_cuts(edges if open_ended else edges[1:-1], cuts), None, scale, float(low), float(high), open_ended, cells)
 
@@ -139,7 +140,7 @@ class Lattice:
         if not inner_low < inner_high:
             inner_low, inner_high = low, high
         if scale == "logit":
-            inner_low, inner_high = _inside_unit(inner_low, inner_high)
+            inner_low, inner_high = inside_unit(inner_low, inner_high)
         return cls(inner_low, inner_high, cells=cells, cuts=cuts, scale=scale)
 
     @classmethod
@@ -218,7 +219,7 @@ class Lattice:
         if self.scale == "rank":
             ranks = np.arange(len(self.edges) + 2, dtype=np.float64)
             return ranks / ranks[-1]
-        inner = _forward(self.edges, self.scale)
+        inner = forward(self.edges, self.scale)
         if not self.open_ended:
             return np.concatenate([[self.low], inner, [self.high]])
         width = (inner[-1] - inner[0]) / max(len(inner) - 1, 1)
@@ -234,7 +235,7 @@ class Lattice:
         if self.scale == "rank":
             return (np.arange(len(self.values)) + 0.5) / len(self.values)
         if self.scale == "logit":
-            return _end_values_inside(_forward(self.values, "logit"))
+            return end_values_inside(forward(self.values, "logit"))
         return self.values
 
     def positions(self, mean_scores: Floats) -> Floats:
@@ -265,7 +266,7 @@ class Lattice:
         """Scores in units of the scale."""
         array = np.asarray(scores, dtype=np.float64)
         if self.scale != "rank":
-            return _forward(array, self.scale)
+            return forward(array, self.scale)
         if self.values is not None:
             return np.interp(array, self.values, self._value_positions())
         return np.interp(array, np.concatenate([[self.low], self.edges, [self.high]]), self.axis_edges)
@@ -277,7 +278,7 @@ class Lattice:
             return np.interp(array, self._value_positions(), self.values)
         if self.scale == "rank":
             return np.interp(array, self.axis_edges, np.concatenate([[self.low], self.edges, [self.high]]))
-        return _backward(array, self.scale)
+        return backward(array, self.scale)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Lattice):
@@ -333,37 +334,6 @@ class Lattice:
 def _check_cells(cells: int) -> None:
     if not isinstance(cells, int) or isinstance(cells, bool) or not 1 <= cells <= MAX_CELLS:
         raise OptionError(f"cells={cells!r} must be a whole number from 1 to {MAX_CELLS}")
-
-
-def _forward(scores: ArrayLike, scale: str) -> Floats:
-    array = np.asarray(scores, dtype=np.float64)
-    if scale != "logit":
-        return array
-    with np.errstate(divide="ignore"):
-        return np.log(array) - np.log1p(-array)
-
-
-def _backward(positions: Floats, scale: str) -> Floats:
-    if scale != "logit":
-        return positions
-    return np.asarray(0.5 * (1 + np.tanh(positions / 2)))
-
-
-def _inside_unit(low: float, high: float) -> tuple[float, float]:
-    """Limits that a logit can take: 0 and 1 themselves go to the end cells."""
-    low, high = max(low, 1e-6), min(high, 1 - 1e-6)
-    return (low, high) if low < high else (1e-6, 1 - 1e-6)
-
-
-def _end_values_inside(positions: Floats) -> Floats:
-    """Scores of 0 and 1 on the logit axis: one typical step beyond their neighbours."""
-    finite = positions[np.isfinite(positions)]
-    if len(finite) == len(positions):
-        return positions
-    if len(finite) == 0:
-        return np.where(positions > 0, 1.0, -1.0)
-    step = float(np.median(np.diff(finite))) if len(finite) > 1 else 1.0
-    return np.where(np.isfinite(positions), positions, np.where(positions > 0, finite[-1] + step, finite[0] - step))
 
 
 def _with_cuts(edges: Floats, cuts: Iterable[float]) -> Floats:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenscore.comparison import Comparison, Side, Whole, compare_groups, compare_rest, full
+from evenscore.comparison import Comparison, Whole, compare_groups, compare_rest
 from evenscore.curves import grid_positions, margins
 from evenscore.errors import OptionError, require_alpha, require_option
 from evenscore.gaps import (
@@ -39,7 +39,8 @@ from evenscore.methods import (
     p_value,
 )
 from evenscore.multiplicity import holm
-from evenscore.parity_result import Formulation, PairTest, ParityTest, Region, not_shown
+from evenscore.parity_result import Formulation, PairTest, ParityTest, not_shown
+from evenscore.regions import find_regions
 from evenscore.tally import Tally, require_groups, require_tally
 from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY
 
@@ -252,7 +253,7 @@ def _test_pair(tally: Tally, a: Any, b: Any, options: Options, whole: Whole | No
         effective_a=shown.effective_a,
         effective_b=shown.effective_b,
     )
-    pair = replace(pair, regions=_regions(pair, comparison, points, options))
+    pair = replace(pair, regions=find_regions(pair, comparison, points, options.tolerance or 0.0))
     if options.tolerance is None:
         return pair, comparison, evidence
     beyond = _beyond_tolerance(shown, options, rng)
@@ -322,46 +323,6 @@ def _sup_only(evidence: Evidence, shown: Process) -> tuple[Any, ...]:
             tail=lambda x: sup_tail(x, corr),
         ),
     )
-
-
-# Where
-
-
-def _regions(pair: PairTest, comparison: Comparison, points: Floats, options: Options) -> tuple[Region, ...]:
-    """Runs of points whose simultaneous band excludes 0 (or the tolerance), with the share of each side's users in them."""
-    limit = options.tolerance or 0.0
-    sign = np.where(pair.band_low > limit, 1, np.where(pair.band_high < -limit, -1, 0))
-    ends = np.flatnonzero(np.diff(sign)) + 1
-    found = []
-    for start, end in zip([0, *ends], [*ends, len(sign)], strict=True):
-        if start == end or sign[start] == 0:
-            continue
-        peak = start + int(np.argmax(np.abs(pair.gap[start:end])))
-        low, high = float(points[start]), float(points[end - 1])
-        found.append(
-            Region(
-                float(pair.score[start]),
-                float(pair.score[end - 1]),
-                float(pair.gap[peak]),
-                float(pair.band_low[peak]),
-                float(pair.band_high[peak]),
-                float(pair.score[peak]),
-                *(_share(comparison, side, low, high) for side in (comparison.a, comparison.b)),
-            )
-        )
-    return tuple(found)
-
-
-def _share(comparison: Comparison, side: Side, low: float, high: float) -> float:
-    """The share of a side's weight between two positions; mass inside a cell is spread evenly."""
-    weight = full(comparison, side)
-    edges = comparison.lattice.axis_edges
-    if comparison.lattice.discrete:
-        position = comparison.lattice.positions(np.zeros(len(weight)))
-        inside = (position >= low - 1e-12) & (position <= high + 1e-12)
-        return float(weight[inside].sum() / weight.sum())
-    cumulative = np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum()
-    return float(np.interp(high, edges, cumulative) - np.interp(low, edges, cumulative))
 
 
 # Verdicts and reasons
