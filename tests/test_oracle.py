@@ -110,7 +110,7 @@ def test_discrete_scores_are_exact():
 
 @pytest.mark.parametrize("scale", ["logit", "rank"])
 def test_skewed_scores_on_another_scale(scale):
-    """Beta(.5, 20) puts half of all scores into 14 of 512 equal cells; on the logit or rank scale they spread out again."""
+    """Beta(.5, 20) puts half of all scores into 6 of 512 equal cells; on the logit or rank scale they spread out again."""
     rows = repeated_users(40_000, seed=5, beta=(0.5, 20))
     tally = es.tally(as_dict(rows), **NAMES, scale=scale)
     levels = np.quantile(rows.score, [0.2, 0.4, 0.6, 0.8, 0.95])
