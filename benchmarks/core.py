@@ -233,7 +233,8 @@ def measure(task: Task) -> Result:
     command = [sys.executable, __file__, "--task", json.dumps(asdict(task))]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | ONE_THREAD, check=False)
     if task.peer is not None and done.returncode < 0:
-        return {"failed": f"over {PEER_SECONDS} s" if done.returncode == -signal.SIGXCPU else "killed"}
+        ended = signal.Signals(-done.returncode)
+        return {"failed": f"over {PEER_SECONDS} s" if ended is signal.SIGXCPU else ended.name}
     if done.returncode != 0:
         raise SystemExit(f"{task} failed:\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
