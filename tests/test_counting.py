@@ -111,11 +111,13 @@ def test_cross_group_pairs():
         np.testing.assert_allclose(tally.pair_matrices(1, 0, weighting).wy, tally.pair_matrices(0, 1, weighting).yw.T, **EXACT)
 
 
-@pytest.mark.parametrize("few", [0.0, 1e9])
-def test_cross_group_pairs_both_ways(monkeypatch, few):
-    rows = repeated_users(3000, seed=8, spanning=True)
+@pytest.mark.parametrize(("few", "long"), [(0.0, 1e9), (1e9, 1e9), (0.0, 0.0)], ids=["one by one", "collected", "products"])
+def test_the_three_ways_to_add_cross_pairs_agree(monkeypatch, few, long):
+    rows = repeated_users(3000, seed=8, spanning=True, whales=True, real=True)
     plain = es.tally(as_dict(rows), **NAMES, cells=32).pair_matrices(0, 1)
     monkeypatch.setattr(pairing, "FEW", few)
+    monkeypatch.setattr(pairing, "LONG_REAL", long)
+    monkeypatch.setattr(pairing, "BLOCK", 1000)
     other = es.tally(as_dict(rows), **NAMES, cells=32).pair_matrices(0, 1)
     for name in ("ww", "wy", "yw", "yy"):
         np.testing.assert_allclose(getattr(plain, name), getattr(other, name), **EXACT)

@@ -226,29 +226,45 @@ def _sparse(segments: Segments, n_cells: int, own: Floats) -> PairSums:
 
 def cross_sums(segments: Segments, left: Ints, right: Ints, n_cells: int) -> PairSums:
     """The pair sums of two groups: user ``left[k]`` of the one is user ``right[k]`` of the other, as numbers of segments."""
-    n_terms = int((segments.lengths[left] * segments.lengths[right]).sum())
-    if n_terms <= FEW * n_cells**2:
-        return _sparse_cross(segments, left, right, n_cells)
+    n_pairs = segments.lengths[left] * segments.lengths[right]
+    if int(n_pairs.sum()) <= FEW * n_cells**2:
+        return PairSums.from_terms(n_cells, False, *_cross_terms(segments, left, right, n_cells))
     squares = np.zeros((2, 4, n_cells, n_cells))
+    long = n_pairs > _long(False, n_cells) ** 2
+    _add_short_cross(squares.reshape(2, 4, -1), segments, left[~long], right[~long], n_cells)
+    _add_long_cross(squares, segments, left[long], right[long], n_cells)
+    return PairSums.from_squares(squares, within=False)
+
+
+def _add_short_cross(flat: Floats, segments: Segments, left: Ints, right: Ints, n_cells: int) -> None:
+    """Row by row, in blocks of about as many pairs of rows as fit the cache."""
+    done = np.cumsum(segments.lengths[left] * segments.lengths[right])
+    limits = np.arange(BLOCK, done[-1] if len(done) else 0, BLOCK)
+    for users in np.split(np.arange(len(left)), np.unique(np.searchsorted(done, limits))):
+        key, terms = _cross_terms(segments, left[users], right[users], n_cells)
+        for sums, added in zip(flat.reshape(8, -1), terms.reshape(8, -1), strict=True):
+            np.add.at(sums, key, added)
+
+
+def _add_long_cross(squares: Floats, segments: Segments, left: Ints, right: Ints, n_cells: int) -> None:
+    """Products of what users put into the cells of either group."""
     for block in _blocks(np.arange(len(left)), USERS):
         (w, y), (v, z) = (user_cells(segments, side[block], n_cells) for side in (left, right))
         scale = (1 / (segments.n[left[block]] * segments.n[right[block]]))[:, None]
         for weighting, factor in enumerate((scale, np.ones_like(scale))):
             for place, (one, other) in enumerate(((w, v), (w, z), (y, v), (y, z))):
                 squares[weighting, place] += (one * factor).T @ other
-    return PairSums.from_squares(squares, within=False)
 
 
-def _sparse_cross(segments: Segments, left: Ints, right: Ints, n_cells: int) -> PairSums:
-    sizes = segments.lengths[right]
+def _cross_terms(segments: Segments, left: Ints, right: Ints, n_cells: int) -> tuple[Ints, Floats]:
+    """Every row of a user in the one group with every row in the other: pairs of cells (n,) and what each adds, (2, 4, n)."""
     rows = _rows_of(segments, left)
     partner = np.repeat(np.arange(len(left)), segments.lengths[left])
-    repeats = sizes[partner]
+    repeats = segments.lengths[right][partner]
     one = np.repeat(rows, repeats)
     offset = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     other = np.repeat(segments.starts[right][partner], repeats) + offset
     scale = np.repeat(1 / (segments.n[left] * segments.n[right])[partner], repeats)
     (a, b), (c, d) = segments.values(one), segments.values(other)
     by_row = np.stack([a * c, a * d, b * c, b * d])
-    key = segments.cell[one].astype(np.int64) * n_cells + segments.cell[other]
-    return PairSums.from_terms(n_cells, False, key, np.stack([by_row * scale, by_row]))
+    return segments.cell[one].astype(np.int64) * n_cells + segments.cell[other], np.stack([by_row * scale, by_row])
