@@ -98,6 +98,8 @@ def test_tolerance_allows_parity():
     assert es.ordering_test(tally, tolerance=0.15).verdict == "parity"
     with pytest.raises(es.OptionError, match="tolerance=0"):
         es.ordering_test(tally, tolerance=0)
+    with pytest.raises(es.OptionError, match="tolerance='x'"):
+        es.ordering_test(tally, tolerance="x")
 
 
 def test_spanning_users_and_many_groups():

@@ -235,6 +235,7 @@ def test_points_left_out_are_counted():
     [
         ({"method": "magic"}, "'auto', 'sup', 'multiscale', 'l2'"),
         ({"tolerance": -0.1}, "tolerance=-0.1"),
+        ({"tolerance": "x"}, "tolerance='x'"),
         ({"tolerance": float("nan")}, "tolerance=nan"),
         ({"alpha": -1}, "alpha=-1"),
         ({"compare": "all"}, "'pairs', 'reference', 'rest'"),

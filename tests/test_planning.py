@@ -75,6 +75,9 @@ def test_a_plan_reads_well():
     [
         ({}, "give a gap"),
         ({"gap": -1}, "gap=-1"),
+        ({"gap": "x"}, "gap='x'"),
+        ({"users": "x"}, "at least 2"),
+        ({"gap": 0.1, "power": "x"}, "power='x'"),
         ({"gap": 0.1, "power": 1.5}, "power=1.5"),
         ({"gap": 0.1, "alpha": 0}, "alpha=0"),
         ({"gap": 0.1, "method": "luck"}, "'auto', 'sup'"),

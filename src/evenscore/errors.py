@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 
@@ -49,3 +50,9 @@ def require_alpha(alpha: float) -> None:
     """A level strictly between 0 and 1."""
     if not isinstance(alpha, int | float) or not 0 < alpha < 1:
         raise OptionError(f"alpha={alpha!r} must be a number between 0 and 1, such as 0.05")
+
+
+def require_gap(name: str, value: object) -> None:
+    """None, or a positive gap."""
+    if value is not None and not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
+        raise OptionError(f"{name}={value!r} must be a positive gap in units of the outcome, such as 0.02")

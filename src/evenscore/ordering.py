@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from evenscore.bandwidth import choose_bandwidth
 from evenscore.curves import effective_users, own_covariance, quantiles, residual_covariance, smooth_at, unsmoothed
-from evenscore.errors import OptionError, require_alpha
+from evenscore.errors import require_alpha, require_gap
 from evenscore.gaps import MIN_EFFECTIVE
 from evenscore.inference import DRAWS, PValue, draw_normal, empirical_p
 from evenscore.multiplicity import holm
@@ -154,8 +154,7 @@ def ordering_test(
     tally = require_tally(tally, "ordering_test")
     require_alpha(alpha)
     require_groups(tally)
-    if tolerance is not None and not (np.isfinite(tolerance) and tolerance > 0):
-        raise OptionError(f"tolerance={tolerance!r} must be a positive gap in units of the outcome, such as 0.02")
+    require_gap("tolerance", tolerance)
     groups = list(tally.groups)
     chosen = list(itertools.combinations(groups, 2))
     if reference is not None:

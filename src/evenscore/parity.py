@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenscore.comparison import Comparison, Whole, compare_groups, compare_rest
 from evenscore.curves import grid_positions, margins
-from evenscore.errors import OptionError, require_alpha, require_option
+from evenscore.errors import OptionError, require_alpha, require_gap, require_option
 from evenscore.gaps import (
     MIN_EFFECTIVE,
     Null,
@@ -127,7 +127,7 @@ def parity_test(
     require_option("method", method, ("auto", *METHODS))
     require_option("compare", compare, COMPARISONS)
     require_alpha(alpha)
-    _require_tolerance(tolerance)
+    require_gap("tolerance", tolerance)
     require_groups(tally)
     positions = None if grid is None else grid_positions(tally.lattice, grid)
     if positions is not None:
@@ -171,11 +171,6 @@ def parity_family(
     )
     _, statistics = draw_statistics(evidence, np.random.default_rng(seed), DRAWS)
     return family(evidence, statistics, looked.process.z)
-
-
-def _require_tolerance(tolerance: float | None) -> None:
-    if tolerance is not None and not (isinstance(tolerance, int | float) and np.isfinite(tolerance) and tolerance > 0):
-        raise OptionError(f"tolerance={tolerance!r} must be a positive gap in units of the outcome, such as 0.02")
 
 
 def _pairs(tally: Tally, compare: str, reference: Any) -> list[tuple[Any, Any]]:

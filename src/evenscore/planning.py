@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenscore.comparison import compare_groups
-from evenscore.errors import OptionError, require_alpha, require_option
+from evenscore.errors import OptionError, require_alpha, require_gap, require_option
 from evenscore.gaps import Null, comparison_grid, estimate_gap, judgeable
 from evenscore.methods import AUTO, METHODS, POWER, detectable_gap, draw_statistics, gather
 from evenscore.pairs import PairSums
@@ -131,11 +131,10 @@ def plan(
     """
     require_option("method", method, ("auto", *METHODS))
     require_alpha(alpha)
-    if not 0 < power < 1:
+    if not (isinstance(power, int | float) and 0 < power < 1):
         raise OptionError(f"power={power!r} must be a probability between 0 and 1, such as 0.8")
-    if gap is not None and not (np.isfinite(gap) and gap > 0):
-        raise OptionError(f"gap={gap!r} must be a positive gap in units of the outcome, such as 0.02")
-    if users is not None and not users >= 2:
+    require_gap("gap", gap)
+    if users is not None and not (isinstance(users, int | float) and users >= 2):
         raise OptionError(f"users={users!r} must be at least 2")
     if gap is None and users is None and tally is None:
         raise OptionError("give a gap (to learn the users), users (to learn the gap), or a tally")
