@@ -16,7 +16,7 @@ import pytest
 
 import evenscore as es
 from evenscore import methods
-from evenscore.cli import METHODS
+from evenscore.commands.audit import METHODS
 
 NCAA = Path(__file__).parent.parent / "examples" / "ncaa" / "ncaa_in_game.parquet"
 COLUMNS = ["--score", "s", "--outcome", "y", "--group", "g"]

@@ -17,7 +17,7 @@ LAYERS = (
     *("spanning", "counting", "engines", "kernels", "bandwidth", "inference", "curves", "multiplicity", "comparison", "gaps"),
     *("methods", "joint", "verdict", "parity_result", "regions", "parity", "ordering", "marginal", "simulation", "planning"),
     *("calibration", "verify", "thresholds", "multiobjective", "calibration_error", "impact", "report", "audit"),
-    *("sklearn", "testing", "cli", "__main__"),
+    *("sklearn", "testing", "commands", "cli", "__main__"),
 )
 
 # What may be imported downwards, but only inside a function: a tally saves itself, a result draws itself.
@@ -27,7 +27,7 @@ DOWNWARDS = {("tally", "archive"), *((layer, "report") for layer in LAYERS)}
 HOMES = {
     **dict.fromkeys(("pandas", "polars", "pyarrow", "pyspark", "dask", "ibis", "sklearn", "numba"), None),
     "duckdb": "engines/files.py",
-    "matplotlib": "report/figures.py",
+    "matplotlib": "report/",
 }
 
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
@@ -78,7 +78,8 @@ def test_a_library_is_imported_only_where_it_belongs_and_when_it_is_needed(path)
     for name, inside in imports(path):
         library = name.split(".")[0]
         if library in HOMES:
-            assert str(path.relative_to(SOURCE)) == HOMES[library], f"{library} has no business here"
+            home = HOMES[library]
+            assert home is not None and str(path.relative_to(SOURCE)).startswith(home), f"{library} has no business here"
             assert inside, f"{library} is imported before anybody needs it"
 
 

@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 MIN_EFFECTIVE = 10  # a point with fewer effective users on a side is left out
 MIN_POINTS = 20
 SCALES = (1, 2, 4)
+BORROWED = 5  # users' worth of variance that each side takes from both together
 ROUNDING = 1e-12  # a variance below this share of what the outcomes could give is rounding
 
 
@@ -106,11 +107,12 @@ def estimate_gap(
     a, b = comparison.a, comparison.b
     smooth_a, smooth_b = (comparison.smooth(side, points, bandwidth, degree, kernel) for side in (a, b))
     effective_a, effective_b = effective_users(smooth_a.matrix, a.pairs), effective_users(smooth_b.matrix, b.pairs)
-    l_a, l_b = smooth_a.matrix * small_sample(effective_a)[:, None], smooth_b.matrix * small_sample(effective_b)[:, None]
     if null is not None:
+        l_a, l_b = _moderated(null, smooth_a.matrix, effective_a, smooth_b.matrix, effective_b)
         var_a, var_b = l_a @ null.residual_a @ l_a.T, l_b @ null.residual_b @ l_b.T
         shared = None if null.residual_ab is None else l_a @ null.residual_ab @ l_b.T
     else:
+        l_a, l_b = smooth_a.matrix * small_sample(effective_a)[:, None], smooth_b.matrix * small_sample(effective_b)[:, None]
         fit_a, fit_b = l_a * smooth_a.local_fit(a.sums.Y), l_b * smooth_b.local_fit(b.sums.Y)
         var_a, var_b = residual_covariance(a.pairs, l_a, fit_a, l_a, fit_a), residual_covariance(b.pairs, l_b, fit_b, l_b, fit_b)
         shared = None if comparison.cross is None else residual_covariance(comparison.cross, l_a, fit_a, l_b, fit_b)
@@ -124,6 +126,24 @@ def estimate_gap(
         matrix_b=l_b,
         shift=np.ones(len(points)),
     )
+
+
+def _moderated(null: Null, l_a: Floats, effective_a: Floats, l_b: Floats, effective_b: Floats) -> tuple[Floats, Floats]:
+    """The matrices with their small-sample factors, and scaled so that each side's variance per user moves towards a common one.
+
+    It moves towards that of both sides together as if ``BORROWED`` more users had shown it. A small side whose few users happen to
+    agree has too small a variance just where its curve is off (outcome rates near 0 or 1, at the ends of the score). The weight of
+    what is borrowed, 5 / (n + 5), vanishes with n effective users, so nothing rests on equal variances in the end.
+    """
+    own_a = np.einsum("jc,jc->j", l_a @ null.residual_a, l_a) * effective_a
+    own_b = np.einsum("jc,jc->j", l_b @ null.residual_b, l_b) * effective_b
+    common = (effective_a * own_a + effective_b * own_b) / (effective_a + effective_b)
+    scaled = []
+    for matrix, own, effective in ((l_a, own_a, effective_a), (l_b, own_b, effective_b)):
+        moved = (effective * own + BORROWED * common) / (effective + BORROWED)
+        factor = np.sqrt(np.divide(moved, own, out=np.ones_like(own), where=own > 0))
+        scaled.append(matrix * (factor * small_sample(effective))[:, None])
+    return scaled[0], scaled[1]
 
 
 def _welch_df(var_a: Floats, df_a: Floats, var_b: Floats, df_b: Floats) -> Floats:
@@ -180,7 +200,7 @@ def _residual_process(comparison: Comparison, null: Null, raw_a: Floats, raw_b: 
     effective_a = effective_users(raw_a, a.pairs) if few else np.full(n, np.inf)
     effective_b = effective_users(raw_b, b.pairs) if few else np.full(n, np.inf)
     if few:
-        f_a, f_b = m_a * small_sample(effective_a)[:, None], m_b * small_sample(effective_b)[:, None]
+        f_a, f_b = _moderated(null, m_a, effective_a, m_b, effective_b)
     else:
         f_a, f_b = m_a, m_b
     var_a, var_b = f_a @ null.residual_a @ f_a.T, f_b @ null.residual_b @ f_b.T

@@ -16,16 +16,18 @@ from evenscore.multiplicity import benjamini_hochberg, bonferroni, draw_ranks, h
 Floats = NDArray[np.float64]
 
 CORRECTIONS = {"bonferroni": bonferroni, "holm": holm, "bh": benjamini_hochberg}
+# Which statistics a method looks at, and the share of the level that each gets. With halves, combined finds a local gap 5 points
+# less often than a test on 10 bins does; with two thirds for the supremum as often, and a shift still more often than sup alone.
 PARTS = {
-    "sup": ("sup",),
-    "multiscale": ("multiscale",),
-    "l2": ("l2",),
-    "cumulative": ("cumulative",),
-    "combined": ("sup", "l2"),
+    "sup": {"sup": 1.0},
+    "multiscale": {"multiscale": 1.0},
+    "l2": {"l2": 1.0},
+    "cumulative": {"cumulative": 1.0},
+    "combined": {"sup": 2 / 3, "l2": 1 / 3},
 }
 METHODS = (*PARTS, *CORRECTIONS)
 EVERY = "every"
-SINGLE = ("sup", "multiscale", "l2", "cumulative")
+SINGLE = dict.fromkeys(("sup", "multiscale", "l2", "cumulative"), 1.0)
 AUTO = "combined"
 POWER = 0.8
 POWER_DRAWS = 1000
@@ -35,13 +37,14 @@ POWER_DRAWS = 1000
 class Part:
     """One statistic: which columns of the stacked process it reads, and what it makes of them when standardised.
 
-    value: from normal quantiles (..., n) to (...). tail: its far tail.
+    value: from normal quantiles (..., n) to (...). tail: its far tail. share: of the level, when there are several.
     """
 
     name: str
     columns: slice
     value: Callable[[Floats], Floats]
     tail: Callable[[float], float]
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +65,33 @@ class Evidence:
         """The statistic of each part, (..., n_parts)."""
         return np.stack([part.value(z[..., part.columns]) for part in self.parts], axis=-1)
 
+    @property
+    def shares(self) -> Floats:
+        """The share of the level that each part gets, (n_parts,)."""
+        return np.array([part.share for part in self.parts])
+
+    def minima(self, statistics: Floats) -> Floats:
+        """For each draw the smallest p-value of its parts, each over its share, (draws,)."""
+        return np.asarray((draw_ranks(statistics) / self.shares).min(axis=1))
+
     def single(self, statistics: Floats) -> Floats:
         """One statistic for each draw, (draws,): the part's own, or minus the smallest p-value of the parts."""
-        if len(self.parts) == 1:
-            return statistics[:, 0]
-        return -draw_ranks(statistics).min(axis=1)
+        return statistics[:, 0] if len(self.parts) == 1 else -self.minima(statistics)
 
 
 def gather(
     method: str, gap: Process, comparison: Comparison, null: Null, *, points: Floats, bandwidth: float, degree: int, kernel: str
 ) -> Evidence:
     """The evidence for a method, given the gap process at the points that can be judged; "every" has all parts."""
-    names = PARTS.get(method, ("sup",)) if method != EVERY else SINGLE
+    shares = SINGLE if method == EVERY else PARTS.get(method, PARTS["sup"])
     processes: list[Process] = []
     parts: list[Part] = []
     start = 0
     own: slice | None = None
-    for name in names:
+    for name, share in shares.items():
         process = gap
         if own is not None and name in ("sup", "l2"):
-            parts.append(_part(name, own, gap))
+            parts.append(replace(_part(name, own, gap), share=share))
             continue
         if name == "multiscale" and not comparison.unsmoothed:
             process = multiscale(comparison, null, points=points, bandwidth=bandwidth, degree=degree, kernel=kernel)
@@ -94,7 +104,7 @@ def gather(
         start = columns.stop
         own = columns if process is gap else own
         processes.append(process)
-        parts.append(_part(name, columns, process))
+        parts.append(replace(_part(name, columns, process), share=share))
     covariance = _stacked(processes, null)
     matrix_a, matrix_b = (np.concatenate([getattr(p, side) for p in processes]) for side in ("matrix_a", "matrix_b"))
     z = np.concatenate([process.z for process in processes])
@@ -146,16 +156,16 @@ def p_value(evidence: Evidence, statistics: Floats) -> PValue:
     """The p-value of the observed statistics among draws of them, (draws, n_parts)."""
     observed = evidence.statistics(evidence.z)
     found = [empirical_p(statistics[:, place], float(observed[place]), part.tail) for place, part in enumerate(evidence.parts)]
-    smallest = min(found, key=lambda p: p.value)
     if len(found) == 1:
-        return smallest
-    # Among several, the smallest p-value is compared with the smallest p-values of the draws; where these are too few to tell,
-    # Bonferroni over the parts is safe.
-    minima = draw_ranks(statistics).min(axis=1)
-    beyond = int((minima <= smallest.value).sum())
+        return found[0]
+    # Among several, the smallest p-value over its share is compared with the same of the draws; where these are too few to tell,
+    # Bonferroni with those shares is safe.
+    smallest = min(p.value / part.share for p, part in zip(found, evidence.parts, strict=True))
+    minima = evidence.minima(statistics)
+    beyond = int((minima <= smallest).sum())
     if beyond >= RESOLVED:
         return PValue((beyond + 1) / (len(minima) + 1), "draws")
-    return PValue(min(len(found) * smallest.value, (beyond + 1) / (len(minima) + 1)), "tail")
+    return PValue(min(smallest, (beyond + 1) / (len(minima) + 1)), "tail")
 
 
 def _normal_quantile(p: Floats) -> Floats:
@@ -167,9 +177,10 @@ def _normal_quantile(p: Floats) -> Floats:
 def family(evidence: Evidence, statistics: Floats, z: Floats) -> dict[str, float]:
     """The p-value of every method from one set of draws; z: (n_points,) is the gap in standard errors."""
     found = {method: float(corrected(method, z).min()) for method in CORRECTIONS}
-    for method, names in PARTS.items():
-        chosen = [place for place, part in enumerate(evidence.parts) if part.name in names]
-        parts = replace(evidence, parts=tuple(evidence.parts[place] for place in chosen))
+    for method, shares in PARTS.items():
+        chosen = [place for place, part in enumerate(evidence.parts) if part.name in shares]
+        kept = (evidence.parts[place] for place in chosen)
+        parts = replace(evidence, parts=tuple(replace(part, share=shares[part.name]) for part in kept))
         found[method] = p_value(parts, statistics[:, chosen]).value
     return {method: found[method] for method in METHODS}
 
@@ -198,13 +209,14 @@ def detectable_gap(method: str, evidence: Evidence, noise: Floats, alpha: float,
     else:
         statistics = evidence.statistics(noise)
         levels = np.sort(statistics, axis=0)
-        minima = np.sort(draw_ranks(statistics).min(axis=1))
+        minima = np.sort(evidence.minima(statistics))
         critical = minima[max(int(alpha * len(minima)) - 1, 0)]
 
         def share(gap: float) -> float:
             shifted = evidence.statistics(few + gap * evidence.shift)
             ranks = [len(levels) - np.searchsorted(levels[:, k], shifted[:, k]) for k in range(shifted.shape[1])]
-            return float((np.min(ranks, axis=0) / len(levels) <= critical).mean())
+            smallest = (np.stack(ranks, axis=1) / len(levels) / evidence.shares).min(axis=1)
+            return float((smallest <= critical).mean())
 
     with np.errstate(divide="ignore"):
         low, high = 0.0, float(np.min(1 / np.abs(evidence.shift)))

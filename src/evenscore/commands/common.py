@@ -1,0 +1,190 @@
+"""What commands share: the options that describe data, reading it into a tally, progress, and JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evenscore import __version__
+
+if TYPE_CHECKING:
+    from evenscore.tally import Tally
+
+OF_DATA = ("score", "outcome", "groups", "user", "independent", "weight", "count", "nulls", "scale", "cells")
+
+
+def choice(name: str, choices: list[str], words: str) -> Callable[[Any], Any]:
+    """An option with a few possible values, the first of them by default."""
+    return click.option(name, type=click.Choice(choices), default=choices[0], show_default=True, help=words)
+
+
+def data_argument(command: Any) -> Any:
+    """The data that a command reads: files, or a saved tally."""
+    return click.argument("data", metavar="FILE|FOLDER|GLOB|TALLY", nargs=-1, required=True)(command)
+
+
+def data_options(command: Any) -> Any:
+    """The options that say which column is what."""
+    for option in reversed(
+        (
+            click.option("--score", metavar="COLUMN", help="The score."),
+            click.option("--outcome", metavar="COLUMN", help="What came true: 0/1, or any number."),
+            click.option(
+                "--group", "groups", metavar="COLUMN", multiple=True, help="The group; give it twice for an intersection."
+            ),
+            click.option("--user", metavar="COLUMN", help="Whose row it is; rows of one user are not independent."),
+            click.option("--independent", is_flag=True, help="Declare that every row is a different, independent person."),
+            click.option("--weight", metavar="COLUMN", help="A survey weight."),
+            click.option("--count", metavar="COLUMN", help="How many times the row stands for itself."),
+            choice("--nulls", ["error", "drop", "unlabelled"], "What to do with missing values."),
+            choice("--scale", ["score", "logit", "rank"], "The axis to smooth on; logit or rank suit skewed scores."),
+            click.option(
+                "--cells", type=click.IntRange(1, 512), default=512, show_default=True, help="How finely the axis is cut."
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def output_options(command: Any) -> Any:
+    """Where the result goes, and how much is said."""
+    for option in reversed(
+        (
+            click.option("--json", "json_path", metavar="PATH|-", help="Write the result as JSON; with - stdout is JSON alone."),
+            click.option("--quiet", is_flag=True, help="Print nothing but errors."),
+            click.option("--debug", is_flag=True, expose_value=False, help="Show a traceback when something crashes."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def read_tally(
+    context: click.Context,
+    data: tuple[str, ...],
+    options: dict[str, Any],
+    notes: list[str],
+    quiet: bool,
+    cuts: tuple[float, ...] = (),
+) -> Tally:
+    """The tally of the data, with edges at the cuts, or the saved one."""
+    from evenscore.archive import is_tally_file, load_tally
+
+    if len(data) == 1 and is_tally_file(Path(data[0])):
+        given = [name for name in OF_DATA if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT]
+        if given:
+            needless = "group" if given[0] == "groups" else given[0]
+            raise click.UsageError(f"{data[0]} is a saved tally, made once and for all; leave out --{needless}", context)
+        return load_tally(Path(data[0]))
+    _require_columns(context, data, options)
+    from evenscore.engines.files import tally_files
+
+    show("reading", quiet)
+    return tally_files(
+        data,
+        score=options["score"],
+        outcome=options["outcome"],
+        group=list(options["groups"]) if len(options["groups"]) > 1 else options["groups"][0],
+        user=options["user"],
+        weight=options["weight"],
+        count=options["count"],
+        lattice=None,
+        cuts=cuts,
+        cells=options["cells"],
+        scale=options["scale"],
+        nulls=options["nulls"],
+        progress=None if quiet else lambda done, total: show(f"counting {done:,} of {total:,} rows", quiet),
+        say=notes.append,
+    )
+
+
+def _require_columns(context: click.Context, data: tuple[str, ...], options: dict[str, Any]) -> None:
+    """All columns are named; else say which are missing and what the file has."""
+    if options["user"] and options["independent"]:
+        raise click.UsageError("--user and --independent contradict each other; give one", context)
+    missing = [f"--{name.rstrip('s')}" for name in ("score", "outcome", "groups") if not options[name]]
+    no_user = not options["user"] and not options["independent"]
+    if not missing and not no_user:
+        return
+    lines = []
+    if missing:
+        lines.append(f"missing: {', '.join(missing)}")
+    if no_user:
+        lines.append(
+            "missing: --user, the column that says whose row it is. Rows of one user are not independent, and a test that takes\n"
+            "them so cries wolf. If every row is a different person, say so with --independent."
+        )
+    raise click.UsageError("\n".join([*lines, f"the columns of {' '.join(data)}:", *_column_lines(data)]), context)
+
+
+def _column_lines(data: tuple[str, ...], limit: int = 60) -> list[str]:
+    from evenscore.engines.files import open_files
+    from evenscore.tables import printable
+
+    types = open_files(data).types
+    lines = [f"  {printable(name)}  ({kind.lower()})" for name, kind in list(types.items())[:limit]]
+    return lines if len(types) <= limit else [*lines, f"  ... and {len(types) - limit:,} more"]
+
+
+def group_named(tally: Tally, option: str, text: str | None) -> Any:
+    """The group that an option names: labels need not be text."""
+    if text is None:
+        return None
+    from evenscore.errors import OptionError, listing
+    from evenscore.tables import label_text
+
+    found = [label for label in tally.groups if label_text(label) == text]
+    if len(found) != 1:
+        known = listing(map(label_text, tally.groups))
+        raise OptionError(f"{option} {text}: {'several groups are' if found else 'no group is'} called so; there are: {known}")
+    return found[0]
+
+
+def write_json(path: str, document: dict[str, Any]) -> None:
+    """Write a document as JSON, whole or not at all; - is stdout."""
+    text = json.dumps({"evenscore": __version__, **document}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    encoded = text.encode("utf-8", "backslashreplace")  # what is not Unicode becomes an escape, as JSON has them
+    if path == "-":
+        sys.stdout.buffer.write(encoded)
+        return
+    from evenscore.archive import write_whole
+
+    write_whole(Path(path), encoded)
+
+
+def show(message: str, quiet: bool) -> None:
+    """One line of progress on a terminal; an empty message removes it."""
+    if not quiet and sys.stderr.isatty():
+        click.echo("\r\x1b[K" + message, err=True, nl=False)
+
+
+def stop_if_interrupted(context: click.Context) -> None:
+    """An interrupt may have come while a library was not listening, as some do not while they are imported."""
+    if context.obj:
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def noted_warnings(notes: list[str]) -> Iterator[None]:
+    """What evenscore warns of becomes notes, in the words of the command line."""
+    from evenscore.errors import EvenscoreWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    notes += dict.fromkeys(in_options(str(w.message)) for w in caught if issubclass(w.category, EvenscoreWarning))
+
+
+def in_options(message: str) -> str:
+    """Advice such as nulls='drop' in the words of the command line."""
+    message = re.sub(r"(?<![\w'\"])(nulls|scale|cells|alpha|tolerance|weighting|method)='?([\w.+-]+)'?", r"--\1 \2", message)
+    return re.sub(r"(?<![\w'\"])(weight|count)=(?!\w)", r"--\1", message)
