@@ -1,6 +1,7 @@
 """The test family: every method on one tally, many groups, tolerance, formulations."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import oracle
 from data import NAMES, as_dict, repeated_users
 from evenscore.comparison import compare_groups, compare_rest
 from evenscore.gaps import BORROWED, Null, comparison_grid, cumulative, estimate_gap, multiscale
-from evenscore.methods import AUTO, METHODS, detectable_gap, draw_statistics, gather
+from evenscore.methods import AUTO, METHODS, detectable_gap, draw_statistics, gather, parts_of
 from evenscore.parity import parity_family
 from test_parity import simple, tally_of
 
@@ -155,7 +156,7 @@ def test_detectable_gap_grows_with_the_power_wanted(case):
     _, _, comparison, h, null = case
     points, _ = comparison_grid(comparison, h)
     process = estimate_gap(comparison, points=points, bandwidth=h, null=null)
-    evidence = gather("combined", process, comparison, null, points=points, bandwidth=h, degree=1, kernel="gaussian")
+    evidence = gather(parts_of("combined"), process, comparison, null, points=points, bandwidth=h, degree=1, kernel="gaussian")
     noise, _ = draw_statistics(evidence, np.random.default_rng(0), 4000)
     gaps = [detectable_gap("combined", evidence, noise, 0.05, power) for power in (0.2, 0.5, 0.8, 0.95)]
     assert gaps == sorted(gaps)
@@ -348,3 +349,24 @@ def test_options_are_kept():
     test = es.parity_test(tally_of(simple()), alpha=0.1, degree=0, kernel="epanechnikov", bandwidth=0.2, method="l2")
     assert (test.alpha, test.degree, test.kernel, test.pairs[0].bandwidth) == (0.1, 0, "epanechnikov", 0.2)
     assert dataclasses.is_dataclass(test)
+
+
+# Users who span groups, on real data
+
+
+def test_two_candidates_of_a_race_are_one_user():
+    """What one wins the other loses: taken for different people, they make the gap look surer than it is."""
+    import duckdb
+
+    path = Path(__file__).parent.parent / "examples" / "governors" / "governors.parquet"
+    columns = f"probwin, probwin_outcome, party, race_id, race_id || party AS candidate FROM '{path}'"
+    data = duckdb.sql(f"SELECT {columns} WHERE party IN ('D', 'R') AND race_id IS NOT NULL").fetchnumpy()
+    data = {name: np.asarray(column) for name, column in data.items()}
+    found = {}
+    for user in ("race_id", "candidate", None):
+        tally = es.tally(data, score="probwin", outcome="probwin_outcome", group="party", user=data[user] if user else None)
+        found[user] = es.parity_test(tally, method="sup", both=False)
+    se = {user: np.array([point["se"] for point in test.points]) for user, test in found.items()}
+    score = np.array([point["score"] for point in found["race_id"].points])
+    assert (se["race_id"] / se["candidate"])[(score > 0.2) & (score < 0.4)].min() > 1.15
+    assert found["race_id"].p_value > 0.5 > 1e-20 > found[None].p_value

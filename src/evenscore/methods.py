@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,8 +26,6 @@ PARTS = {
     "combined": {"sup": 2 / 3, "l2": 1 / 3},
 }
 METHODS = (*PARTS, *CORRECTIONS)
-EVERY = "every"
-SINGLE = dict.fromkeys(("sup", "multiscale", "l2", "cumulative"), 1.0)
 AUTO = "combined"
 POWER = 0.8
 POWER_DRAWS = 1000
@@ -79,11 +77,25 @@ class Evidence:
         return statistics[:, 0] if len(self.parts) == 1 else -self.minima(statistics)
 
 
+def parts_of(*methods: str) -> dict[str, float]:
+    """What these methods look at, with the shares of the level; corrections look at the gap, as sup does."""
+    if len(methods) == 1:
+        return PARTS.get(methods[0], PARTS["sup"])
+    return dict.fromkeys((name for method in methods for name in parts_of(method)), 1.0)
+
+
 def gather(
-    method: str, gap: Process, comparison: Comparison, null: Null, *, points: Floats, bandwidth: float, degree: int, kernel: str
+    shares: Mapping[str, float],
+    gap: Process,
+    comparison: Comparison,
+    null: Null,
+    *,
+    points: Floats,
+    bandwidth: float,
+    degree: int,
+    kernel: str,
 ) -> Evidence:
-    """The evidence for a method, given the gap process at the points that can be judged; "every" has all parts."""
-    shares = SINGLE if method == EVERY else PARTS.get(method, PARTS["sup"])
+    """The evidence for methods with these parts, given the gap process at the points that can be judged."""
     processes: list[Process] = []
     parts: list[Part] = []
     start = 0
@@ -174,15 +186,19 @@ def _normal_quantile(p: Floats) -> Floats:
     return np.asarray(special.ndtri(p))
 
 
-def family(evidence: Evidence, statistics: Floats, z: Floats) -> dict[str, float]:
-    """The p-value of every method from one set of draws; z: (n_points,) is the gap in standard errors."""
-    found = {method: float(corrected(method, z).min()) for method in CORRECTIONS}
-    for method, shares in PARTS.items():
+def family(methods: Sequence[str], evidence: Evidence, statistics: Floats, z: Floats) -> dict[str, float]:
+    """The p-value of each method from one set of draws; z: (n_points,) is the gap in standard errors."""
+    found = {}
+    for method in methods:
+        if method in CORRECTIONS:
+            found[method] = float(corrected(method, z).min())
+            continue
+        shares = PARTS[method]
         chosen = [place for place, part in enumerate(evidence.parts) if part.name in shares]
         kept = (evidence.parts[place] for place in chosen)
         parts = replace(evidence, parts=tuple(replace(part, share=shares[part.name]) for part in kept))
         found[method] = p_value(parts, statistics[:, chosen]).value
-    return {method: found[method] for method in METHODS}
+    return found
 
 
 def corrected(method: str, z: Floats) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,6 @@ from evenscore.joint import JointDraws
 from evenscore.methods import (
     AUTO,
     CORRECTIONS,
-    EVERY,
     METHODS,
     Evidence,
     corrected,
@@ -37,6 +36,7 @@ from evenscore.methods import (
     family,
     gather,
     p_value,
+    parts_of,
 )
 from evenscore.multiplicity import holm
 from evenscore.parity_result import Formulation, PairTest, ParityTest, not_shown
@@ -156,21 +156,22 @@ def parity_family(
     kernel: str = "gaussian",
     bandwidth: float | str = "test",
     seed: int = 0,
+    methods: Sequence[str] = METHODS,
 ) -> dict[str, float]:
-    """The p-value of every method for one pair, from one set of draws; nan when the pair cannot be judged.
+    """The p-value of each method for one pair, from one set of draws; nan when the pair cannot be judged.
 
     For studies that compare methods. To judge a pair, choose a method beforehand: the smallest of several p-values is not one.
     """
     comparison = compare_groups(tally, group_a, group_b, weighting)
-    options = Options(EVERY, 0.05, None, weighting, degree, kernel, bandwidth, None, seed, 1)
+    options = Options(AUTO, 0.05, None, weighting, degree, kernel, bandwidth, None, seed, 1)
     looked = _look(tally, comparison, options)
     if isinstance(looked, str):
-        return dict.fromkeys(METHODS, np.nan)
-    evidence = gather(
-        EVERY, looked.process, comparison, looked.null, points=looked.points, bandwidth=looked.bandwidth, **options.smoothing
-    )
+        return dict.fromkeys(methods, np.nan)
+    parts = parts_of(*methods)
+    settings = {"points": looked.points, "bandwidth": looked.bandwidth, **options.smoothing}
+    evidence = gather(parts, looked.process, comparison, looked.null, **settings)
     _, statistics = draw_statistics(evidence, np.random.default_rng(seed), DRAWS)
-    return family(evidence, statistics, looked.process.z)
+    return family(methods, evidence, statistics, looked.process.z)
 
 
 def _pairs(tally: Tally, compare: str, reference: Any) -> list[tuple[Any, Any]]:
@@ -221,7 +222,7 @@ def _test_pair(tally: Tally, a: Any, b: Any, options: Options, whole: Whole | No
         return replace(pair, reason=looked), comparison, None
     h, points, null, process = looked.bandwidth, looked.points, looked.null, looked.process
     rng = np.random.default_rng([options.seed, tally.index(a), tally.index(b) if b is not None else len(tally.groups)])
-    evidence = gather(options.method, process, comparison, null, points=points, bandwidth=h, **options.smoothing)
+    evidence = gather(parts_of(options.method), process, comparison, null, points=points, bandwidth=h, **options.smoothing)
     noise, statistics = draw_statistics(evidence, rng, options.draws)
     found, p_points = _p_values(options.method, process, evidence, noise, statistics, rng)
     band_h = h

@@ -11,7 +11,7 @@ import numpy as np
 from evenscore.comparison import compare_groups
 from evenscore.errors import OptionError, require_alpha, require_gap, require_option
 from evenscore.gaps import Null, comparison_grid, estimate_gap, judgeable
-from evenscore.methods import AUTO, METHODS, POWER, detectable_gap, draw_statistics, gather
+from evenscore.methods import AUTO, METHODS, POWER, detectable_gap, draw_statistics, gather, parts_of
 from evenscore.pairs import PairSums
 from evenscore.simulation import simulate
 from evenscore.tables import Table, json_ready, label_text, number_text
@@ -216,7 +216,9 @@ def _smallest_gap(tally: Tally, a: Any, b: Any, method: str, weighting: str, alp
     keep = judgeable(process, comparison)
     if not keep.any():
         return np.inf
-    evidence = gather(method, process.at(keep), comparison, null, points=points[keep], bandwidth=h, degree=1, kernel="gaussian")
+    evidence = gather(
+        parts_of(method), process.at(keep), comparison, null, points=points[keep], bandwidth=h, degree=1, kernel="gaussian"
+    )
     noise, _ = draw_statistics(evidence, np.random.default_rng(seed), DRAWS)
     return detectable_gap(method, evidence, noise, alpha, power)
 
