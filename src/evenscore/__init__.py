@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from evenscore.calibration.calibrator import Calibrator
+    from evenscore.calibration.fitting import calibrate
     from evenscore.curves import Curves, curves
     from evenscore.engines import tally
     from evenscore.errors import DataError, EvenscoreError, EvenscoreWarning, FileError, MergeError, OptionError
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 # The public names and where they live; loaded when first used, so that `evenscore --help` need not wait for NumPy.
 _HOMES = {
+    "Calibrator": "evenscore.calibration.calibrator",
     "Curves": "evenscore.curves",
     "DataError": "evenscore.errors",
     "EvenscoreError": "evenscore.errors",
@@ -45,6 +48,7 @@ _HOMES = {
     "Simulation": "evenscore.simulation",
     "Study": "evenscore.simulation.study_result",
     "Tally": "evenscore.tally",
+    "calibrate": "evenscore.calibration.fitting",
     "curves": "evenscore.curves",
     "ordering_test": "evenscore.ordering",
     "parity_test": "evenscore.parity",
@@ -55,6 +59,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Calibrator",
     "Curves",
     "DataError",
     "EvenscoreError",
@@ -69,6 +74,7 @@ __all__ = [
     "Simulation",
     "Study",
     "Tally",
+    "calibrate",
     "curves",
     "ordering_test",
     "parity_test",

@@ -68,10 +68,11 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True):
 # Labels keep their type
 
 
-def _pack_label(label: Any) -> list[Any]:
+def pack_label(label: Any) -> list[Any]:
+    """A label with its type, as JSON can hold it."""
     kind = type(label)
     if kind is tuple:
-        return ["tuple", [_pack_label(part) for part in label]]
+        return ["tuple", [pack_label(part) for part in label]]
     if kind in (float, bytes):
         return [kind.__name__, label.hex()]
     if kind in (datetime.date, datetime.datetime, datetime.time):
@@ -97,10 +98,11 @@ _UNPACK: dict[str, Callable[[str], Any]] = {
 }
 
 
-def _unpack_label(packed: Any) -> Any:
+def unpack_label(packed: Any) -> Any:
+    """The label that ``pack_label`` packed."""
     kind, value = packed
     if kind == "tuple":
-        return tuple(_unpack_label(part) for part in value)
+        return tuple(unpack_label(part) for part in value)
     if kind not in _UNPACK or not isinstance(value, str):
         raise ValueError("a group label is of no known type")
     return _UNPACK[kind](value)
@@ -128,7 +130,7 @@ def save_tally(tally: Tally, path: Path) -> None:
         made_with=__version__,
         lattice=tally.lattice.to_dict(),
         groups=[
-            _Group(_pack_label(label), part.n_users, part.n_rows, part.n_unlabelled)
+            _Group(pack_label(label), part.n_users, part.n_rows, part.n_unlabelled)
             for label, part in zip(tally.groups, tally.parts, strict=True)
         ],
         cross=sorted(tally.cross),
@@ -287,7 +289,7 @@ def _rebuild(header: _Header, arrays: _Arrays) -> Tally:
     lattice = Lattice.from_parts(edges, header.lattice)
     if not np.array_equal(lattice.edges, edges) or not -math.inf < lattice.low <= lattice.high < math.inf:
         raise ValueError("the lattice's limits and edges do not fit")
-    labels = tuple(_unpack_label(group.label) for group in header.groups)
+    labels = tuple(unpack_label(group.label) for group in header.groups)
     if len(labels) > MAX_GROUPS or len(set(labels)) < len(labels) or list(labels) != sorted(labels, key=label_key):
         raise ValueError("the groups are too many, not different or out of order")
     if min(header.n_spanning, *header.dropped.values(), 0) < 0:

@@ -159,6 +159,24 @@ def _inverse_moments(kw: Floats, u: Floats, degree: int) -> Floats:
     return inverse
 
 
+def local_fits(k: Floats, u: Floats, weight: Floats, outcome: Floats, degree: int) -> Floats:
+    """Local polynomial fits for several sets of sums at once, (n_sets, n_points); nan where the design is singular.
+
+    k, u: kernel weights and distances, (n_points, n_cells); weight, outcome: (n_sets, n_cells).
+    """
+    powers = [k]
+    for _ in range(2 * degree):
+        powers.append(powers[-1] * u)
+    moments = np.stack([power @ weight.T for power in powers], axis=-1)
+    targets = np.stack([power @ outcome.T for power in powers[: degree + 1]], axis=-1)
+    size = np.arange(degree + 1)
+    empty = ~(np.abs(moments[..., 0]) > TINY)
+    total = np.where(empty, 1.0, moments[..., 0])[..., None]
+    inverse, bad = _inverse((moments / total)[..., size[:, None] + size].reshape(-1, degree + 1, degree + 1))
+    found = np.einsum("ja,ja->j", inverse[:, 0], (targets / total).reshape(-1, degree + 1))
+    return np.where(bad | empty.ravel(), np.nan, found).reshape(empty.shape).T
+
+
 def _coefficients(inverse: Floats, k: Floats, u: Floats, degree: int) -> Floats:
     """inverse_j @ B_jc K_jc, (n_points, rows of inverse, n_cells)."""
     found = np.empty((len(u), inverse.shape[1], u.shape[1]))

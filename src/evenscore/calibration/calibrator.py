@@ -1,0 +1,283 @@
+"""The calibrator: a frozen map from score and group to the outcome that the score stands for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenscore.calibration.maps import GroupMap
+from evenscore.calibration.matching import MISSING, UNKNOWN, Matched, match_groups, read_scores, refuse_unknown
+from evenscore.coding import CHUNK
+from evenscore.errors import EvenscoreWarning, OptionError, listing, require_option
+from evenscore.lattice import Lattice
+from evenscore.observations import Columns
+from evenscore.tables import Table, label_text
+
+Floats = NDArray[np.float64]
+
+ON_UNKNOWN = ("error", "pooled", "keep")
+NULLS = ("error", "keep")
+OFTEN = 0.01  # a larger share of scores outside the range seen in training is worth a warning
+
+
+@dataclass(frozen=True, slots=True)
+class UserSketch:
+    """Fitted users that can be recognised by who has the key: keyed hashes, ascending, of all users whose hash is below ``below``."""
+
+    hashes: tuple[int, ...]
+    below: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Applied(Table):
+    """Calibrated scores with what was counted on the way; made by ``Calibrator.apply``.
+
+    scores: (n_rows,). counts: one dict a group, then one for unknown and one for missing groups if there were any.
+    """
+
+    scores: Floats
+    counts: tuple[dict[str, Any], ...]
+    on_unknown: str
+
+    @property
+    def n_outside(self) -> int:
+        """Scores outside the range that their group had in training; they were held constant."""
+        return sum(count["below"] + count["above"] for count in self.counts)
+
+    @property
+    def n_unknown(self) -> int:
+        """Rows whose group the calibrator does not know, missing ones included."""
+        return sum(count["rows"] for count in self.counts if not count["known"])
+
+    @property
+    def n_null(self) -> int:
+        """Rows without a score."""
+        return sum(count["null_scores"] for count in self.counts)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each group: rows, and how many scores were below or above the range seen in training."""
+        return [dict(count) for count in self.counts]
+
+    def _title(self) -> str:
+        return f"{len(self.scores):,} calibrated scores"
+
+    def _notes(self) -> list[str]:
+        treated = {"pooled": "got the map of everybody", "keep": "kept their scores", "error": ""}[self.on_unknown]
+        notes = []
+        if self.n_outside:
+            notes.append(f"{self.n_outside:,} scores lie outside the range seen in training: held constant")
+        if self.n_unknown:
+            notes.append(f"{self.n_unknown:,} rows of unknown or missing groups {treated}")
+        if self.n_null:
+            notes.append(f"{self.n_null:,} scores are missing and stay so")
+        return notes
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Calibrator(Table):
+    """A map for each group from the score to the expected outcome, and one for everybody; made by ``es.calibrate``.
+
+    maps: by group, in the order of the groups. method: how it was asked for. reference: the group whose scale is kept, or None
+    when scores become expected outcomes. fingerprint: of the tally it was fitted on. split: the share of users it was fitted on.
+    sketch: the fitted users, if asked for.
+    """
+
+    maps: tuple[GroupMap, ...]
+    pooled: GroupMap
+    method: str
+    weighting: str
+    monotone: bool
+    lattice: Lattice
+    binary: bool
+    columns: Columns | None
+    fingerprint: str
+    reference: Any = None
+    split: str | None = None
+    sketch: UserSketch | None = None
+    reasons: Mapping[Any, str] = field(default_factory=dict)
+    frame_kind: str | None = None
+
+    @property
+    def groups(self) -> tuple[Any, ...]:
+        """The groups, in order."""
+        return tuple(each.group for each in self.maps)
+
+    def map_of(self, group: Any, unknown: str = "error") -> GroupMap:
+        """The map of one group; of everybody with ``unknown="pooled"`` when there is no such group."""
+        for each in self.maps:
+            if each.group == group and type(each.group) is type(group):
+                return each
+        if unknown == "pooled":
+            return self.pooled
+        raise OptionError(f"no group {group!r}; the calibrator has: {listing(map(repr, self.groups))}")
+
+    def transform(self, scores: Any, groups: Any, on_unknown: str = "error", nulls: str = "error") -> Floats:
+        """Calibrated scores, (n_rows,).
+
+        Parameters
+        ----------
+        scores, groups
+            Arrays or columns of one length; several columns in a list for an intersection.
+        on_unknown
+            For groups that were not there in training, or missing: "error", "pooled" (the map of everybody) or "keep" (the
+            score as it is).
+        nulls
+            For missing scores: "error", or "keep" (they stay missing).
+
+        Warns when groups are unknown and when more than 1 % of scores lie outside the range seen in training, where the map is held
+        constant; ``apply`` gives the counts.
+        """
+        applied = self.apply(scores, groups, on_unknown=on_unknown, nulls=nulls)
+        if applied.n_unknown or applied.n_null or applied.n_outside > OFTEN * len(applied.scores):
+            warnings.warn("; ".join(applied._notes()), EvenscoreWarning, stacklevel=2)
+        return applied.scores
+
+    def apply(self, scores: Any, groups: Any, on_unknown: str = "error", nulls: str = "error") -> Applied:
+        """Calibrated scores together with the counts of what was unusual."""
+        require_option("on_unknown", on_unknown, ON_UNKNOWN)
+        require_option("nulls", nulls, NULLS)
+        array, missing = read_scores(scores, nulls)
+        matched = match_groups(groups, self.groups, len(array))
+        if on_unknown == "error":
+            refuse_unknown(matched, self.groups)
+        found, below, above = self._mapped(array, matched, on_unknown)
+        return Applied(found, _counts(self.groups, matched, missing, below, above), on_unknown)
+
+    def _mapped(self, scores: Floats, matched: Matched, on_unknown: str) -> tuple[Floats, list[int], list[int]]:
+        """The maps in cache-sized steps; the last of the counts is for unknown groups."""
+        found = np.empty(len(scores))
+        below, above = [0] * (len(self.maps) + 1), [0] * (len(self.maps) + 1)
+        each: list[GroupMap | None] = [*self.maps, self.pooled if on_unknown == "pooled" else None]
+        for start in range(0, len(scores), CHUNK):
+            chunk, places = scores[start : start + CHUNK], matched.places[start : start + CHUNK]
+            out = found[start : start + CHUNK]
+            occurring = np.unique(np.maximum(places, -1)).tolist()
+            for place in occurring:
+                rows = slice(None) if len(occurring) == 1 else np.flatnonzero(places == place if place >= 0 else places < 0)
+                mine = chunk[rows]
+                group_map = each[place]
+                if group_map is None:
+                    out[rows] = mine
+                    continue
+                out[rows] = group_map.at(mine)
+                low, high = group_map.outside(mine)
+                below[place] += low
+                above[place] += high
+        if np.isnan(scores.min(initial=0.0)):
+            found[np.isnan(scores)] = np.nan  # a step would give them the last level
+        return found, below, above
+
+    def standard_errors(self, scores: Any, groups: Any, on_unknown: str = "error") -> Floats:
+        """Standard errors of the calibrated scores, from the users the maps were fitted on; nan where the score was kept."""
+        array, _ = read_scores(scores, "error")
+        matched = match_groups(groups, self.groups, len(array))
+        if on_unknown == "error":
+            refuse_unknown(matched, self.groups)
+        found = np.full(len(array), np.nan)
+        for place, each in enumerate((*self.maps, self.pooled)):
+            rows = np.flatnonzero(matched.places == place if place < len(self.maps) else matched.places < 0)
+            if place < len(self.maps) or on_unknown == "pooled":
+                for start in range(0, len(rows), CHUNK // 8):
+                    some = rows[start : start + CHUNK // 8]
+                    found[some] = each.se(array[some])
+        return found
+
+    def save(self, path: str | Path) -> None:
+        """Write the calibrator as JSON, whole or not at all."""
+        from evenscore.calibration.storage import save_calibrator
+
+        save_calibrator(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Calibrator:
+        """Read a calibrator that ``save`` wrote."""
+        from evenscore.calibration.storage import load_calibrator
+
+        return load_calibrator(Path(path))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The knots: one row for each group and knot, all groups together last (group None)."""
+        return [
+            {"group": each.group, "score": float(score), "value": float(value), "se": float(se)}
+            for each in (*self.maps, self.pooled)
+            for score, value, se in zip(each.score, each.value, np.sqrt((each.factor**2).sum(axis=1)), strict=True)
+        ]
+
+    def summary(self) -> list[dict[str, Any]]:
+        """One row a group: users, rows, knots, the range seen in training, and how the map was fitted."""
+        return [
+            {
+                "group": each.group,
+                "users": each.users,
+                "rows": each.rows,
+                "knots": len(each.score),
+                "from_score": each.low,
+                "to_score": each.high,
+                "map": each.words,
+            }
+            for each in self.maps
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole calibrator in JSON-ready values, as ``save`` writes it."""
+        from evenscore.calibration.storage import as_document
+
+        return as_document(self)
+
+    def __repr__(self) -> str:
+        from evenscore.tables import printable, text_table
+
+        notes = [f"  {printable(note, 400)}" for note in self._notes()]
+        return "\n".join([self._title(), "", text_table(self.summary()), *notes])
+
+    def _repr_html_(self) -> str:
+        import html
+
+        from evenscore.tables import html_table
+
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._notes())
+        return f"<p><b>{html.escape(self._title())}</b></p>{html_table(self.summary())}{notes}"
+
+    def _title(self) -> str:
+        kept = "" if self.reference is None else f", on the scale of {label_text(self.reference)}"
+        shape = ", never falling" if self.monotone else ""
+        return f"Calibrator of {len(self.maps)} groups by {self.method}{kept}{shape}, weighted per {self.weighting}"
+
+    def _notes(self) -> list[str]:
+        return [f"{label_text(group)}: {reason}" for group, reason in self.reasons.items()]
+
+    def _frame_kind(self) -> str | None:
+        return self.frame_kind
+
+
+def _counts(
+    groups: tuple[Any, ...], matched: Matched, missing: NDArray[np.bool_] | None, below: list[int], above: list[int]
+) -> tuple[dict[str, Any], ...]:
+    """What was counted by group; unknown and missing groups share their numbers below and above."""
+    shifted = matched.places.astype(np.int64) - MISSING
+    rows = np.bincount(shifted, minlength=len(groups) - MISSING)
+    nulls = np.zeros_like(rows) if missing is None else np.bincount(shifted[missing], minlength=len(rows))
+    counts = [
+        {
+            "group": group,
+            "known": True,
+            "rows": int(rows[place - MISSING]),
+            "below": below[place],
+            "above": above[place],
+            "null_scores": int(nulls[place - MISSING]),
+        }
+        for place, group in enumerate(groups)
+    ]
+    n_unknown = int(rows[UNKNOWN - MISSING] + rows[0])
+    if n_unknown:
+        n_null = int(nulls[UNKNOWN - MISSING] + nulls[0])
+        counts.append(
+            {"group": None, "known": False, "rows": n_unknown, "below": below[-1], "above": above[-1], "null_scores": n_null}
+        )
+    return tuple(counts)

@@ -1,0 +1,149 @@
+"""What a map is fitted from: the sums of one group, or of all groups together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenscore.bandwidth import folds_left
+from evenscore.calibration.maps import GroupMap, covariance_factor, mean_scores
+from evenscore.comparison import Whole
+from evenscore.curves import residual_covariance
+from evenscore.lattice import Lattice
+from evenscore.pairs import PairMatrices
+from evenscore.tally import CellSums, FoldSums, Tally
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The sums of a group (label None: of all groups), the mean score of each cell (n_cells,), and its users' folds."""
+
+    group: Any
+    lattice: Lattice
+    sums: CellSums
+    score: Floats
+    folds: FoldSums
+    pairs: PairMatrices
+    n_users: int
+    n_rows: int
+    centre: float
+    binary: bool
+
+    @property
+    def used(self) -> NDArray[np.int64]:
+        """The cells that have labelled rows."""
+        return np.flatnonzero(self.sums.W > 0)
+
+    @property
+    def mean(self) -> float:
+        """The mean outcome, as a deviation from the centre."""
+        return float(self.sums.Y.sum() / self.sums.W.sum())
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The scores between which rows were seen, up to their cells; an end cell without a limit ends at its mean."""
+        used, lattice = self.used, self.lattice
+        first, last = int(used[0]), int(used[-1])
+        if lattice.values is not None:
+            return float(lattice.values[first]), float(lattice.values[last])
+        closed = not lattice.open_ended
+        low = lattice.edges[first - 1] if first > 0 else lattice.low if closed else self.score[first]
+        high = lattice.edges[last] if last < lattice.n_cells - 1 else lattice.high if closed else self.score[last]
+        return float(min(low, self.score[first])), float(max(high, self.score[last]))
+
+    def without_folds(self) -> list[Cells]:
+        """The cells without each user fold; inside a cell nothing is known then."""
+        flat = np.zeros_like(self.sums.W)
+        return [replace(self, sums=replace(self.sums, W=w, Y=y, tilt=flat)) for w, y in zip(*folds_left(self.sums, self.folds))]
+
+    def fold_loss(self, fits: Floats) -> Floats:
+        """Squared error on the users left out, (n_folds,), for fits at the cells without each fold, (n_folds, n_cells)."""
+        folds = self.folds
+        return np.where(folds.W > 0, folds.Y2 - 2 * fits * folds.Y + fits**2 * folds.W, 0.0).sum(axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A fitted map at k knots, outcomes as deviations from the centre.
+
+    score, value: (k,). matrix, fitted: (k, n_cells), the influence of users on the values: matrix_j y_m - fitted_j w_m.
+    """
+
+    score: Floats
+    value: Floats
+    matrix: Floats
+    fitted: Floats
+    step: bool = False
+    words: str = ""
+
+    def at(self, scores: Floats) -> Floats:
+        """The map at any scores."""
+        return GroupMap(None, self.score, self.value, np.zeros((0, 0)), 0.0, 0.0, 0, 0, self.step).at(scores)
+
+
+Fitter = Callable[[Cells], Fit]
+
+
+def group_cells(tally: Tally, group: Any, weighting: str) -> Cells:
+    """One group."""
+    sums = tally.sums(group, weighting)
+    pairs = tally.pair_matrices(group, group, weighting)
+    assert pairs is not None
+    return Cells(
+        group=group,
+        lattice=tally.lattice,
+        sums=sums,
+        score=mean_scores(tally, sums),
+        folds=tally.folds(group, weighting),
+        pairs=pairs,
+        n_users=tally.n_users[group],
+        n_rows=tally.n_rows[group],
+        centre=tally.centre,
+        binary=tally.binary,
+    )
+
+
+def pooled_cells(tally: Tally, weighting: str) -> Cells:
+    """All groups together; a user of several groups keeps the weight of each."""
+    whole = Whole.of(tally, weighting)
+    folds = [tally.folds(group, weighting) for group in tally.groups]
+    return Cells(
+        group=None,
+        lattice=tally.lattice,
+        sums=whole.sums,
+        score=mean_scores(tally, whole.sums),
+        folds=FoldSums(*(np.sum([getattr(fold, name) for fold in folds], axis=0) for name in FoldSums.__slots__)),
+        pairs=whole.pairs,
+        n_users=sum(tally.n_users.values()),
+        n_rows=sum(tally.n_rows.values()),
+        centre=tally.centre,
+        binary=tally.binary,
+    )
+
+
+def bounded(cells: Cells, value: Floats) -> Floats:
+    """Values that an outcome can have: probabilities stay between 0 and 1."""
+    return np.clip(value, 0.0, 1.0) if cells.binary else value
+
+
+def as_map(cells: Cells, fit: Fit) -> GroupMap:
+    """The map with the user-robust covariance of its knots."""
+    covariance = residual_covariance(cells.pairs, fit.matrix, fit.fitted, fit.matrix, fit.fitted)
+    return GroupMap(
+        group=cells.group,
+        score=fit.score,
+        value=fit.value + cells.centre,
+        factor=covariance_factor(covariance),
+        low=cells.limits[0],
+        high=cells.limits[1],
+        users=cells.n_users,
+        rows=cells.n_rows,
+        step=fit.step,
+        words=fit.words,
+    )

@@ -1,0 +1,140 @@
+"""The map of one group: knots, straight lines or steps between them, and how well the knots are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evenscore.tally import CellSums, Tally
+
+if TYPE_CHECKING:
+    from evenscore.calibration.calibrator import Calibrator
+
+Floats = NDArray[np.float64]
+
+ROUNDING = 1e-10  # directions that carry less than this share of the variance are not kept
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMap:
+    """A group's map at k knots: t(s) is the straight line between knots, or with ``step`` the value of the last knot at or below s.
+
+    score: ascending (k,); value: (k,); factor: (k, r) with covariance = factor factor'. low, high: what was seen in
+    training, up to its cell; beyond, the map is held constant. group: the label, None for all groups together. users, rows: what it was fitted on.
+    source: "own", or "pooled" when the group had too few users for a map of its own. words: how it was fitted.
+    """
+
+    group: Any
+    score: Floats
+    value: Floats
+    factor: Floats
+    low: float
+    high: float
+    users: int
+    rows: int
+    step: bool = False
+    source: str = "own"
+    words: str = ""
+
+    @property
+    def covariance(self) -> Floats:
+        """The user-robust covariance of the values at the knots, (k, k)."""
+        return self.factor @ self.factor.T
+
+    @property
+    def slope(self) -> Floats:
+        """The slope from each knot to the next, (k,); 0 from the last on, and everywhere for steps."""
+        slopes = np.zeros(len(self.score))
+        if not self.step and len(slopes) > 1:
+            slopes[:-1] = np.diff(self.value) / np.diff(self.score)
+        return slopes
+
+    def at(self, scores: ArrayLike) -> Floats:
+        """The map at any scores."""
+        array = np.asarray(scores, dtype=np.float64)
+        if self.step:
+            return self.value[np.searchsorted(self.score[1:], array, side="right")]
+        return np.interp(array, self.score, self.value)
+
+    def design(self, scores: ArrayLike) -> Floats:
+        """The matrix (n_scores, k) that makes values at scores of values at knots; for standard errors and draws."""
+        array = np.clip(np.asarray(scores, dtype=np.float64), self.score[0], self.score[-1])
+        left = np.searchsorted(self.score[1:], array, side="right")
+        right = np.minimum(left + 1, len(self.score) - 1)
+        gap = self.score[right] - self.score[left]
+        share = np.where((gap > 0) & (not self.step), (array - self.score[left]) / np.where(gap > 0, gap, 1.0), 0.0)
+        matrix = np.zeros((len(array), len(self.score)))
+        matrix[np.arange(len(array)), left] += 1 - share
+        matrix[np.arange(len(array)), right] += share
+        return matrix
+
+    def se(self, scores: ArrayLike) -> Floats:
+        """Standard errors of the map at any scores."""
+        return np.sqrt(((self.design(scores) @ self.factor) ** 2).sum(axis=1))
+
+    def draw(self, rng: np.random.Generator, n_draws: int) -> Floats:
+        """Draws of the values at the knots, (n_draws, k): what else the map might have been."""
+        return self.value + rng.standard_normal((n_draws, self.factor.shape[1])) @ self.factor.T
+
+    def outside(self, scores: Floats) -> tuple[int, int]:
+        """How many scores lie below and above what was seen in training."""
+        return int((scores < self.low).sum()), int((scores > self.high).sum())
+
+    def monotone(self, weight: Floats) -> GroupMap:
+        """The nearest map that never falls, knots weighted; knots of one level share their mean and its variance."""
+        if (np.diff(self.value) >= 0).all():
+            return self
+        level = level_blocks(self.value, weight)
+        return replace(self, value=level @ self.value, factor=level @ self.factor)
+
+
+def level_blocks(value: Floats, weight: Floats) -> Floats:
+    """The matrix (k, k) that averages each block of an isotonic fit; applied to the values it gives the fit."""
+    from scipy.optimize import isotonic_regression
+
+    weight = np.maximum(weight, 1e-9 * max(weight.max(), 1e-300))
+    blocks = isotonic_regression(value, weights=weight).blocks
+    matrix = np.zeros((len(value), len(value)))
+    for start, end in zip(blocks[:-1], blocks[1:], strict=True):
+        matrix[start:end, start:end] = weight[start:end] / weight[start:end].sum()
+    return matrix
+
+
+def covariance_factor(covariance: Floats) -> Floats:
+    """A factor (k, r) of a covariance, without the directions that rounding alone left."""
+    size, directions = np.linalg.eigh((covariance + covariance.T) / 2)
+    kept = size > ROUNDING * max(size.max(initial=0.0), 0.0)
+    return directions[:, kept] * np.sqrt(size[kept])
+
+
+def knot_weights(score: Floats, cell_score: Floats, weight: Floats) -> Floats:
+    """The weight of the cells nearest to each knot, (k,)."""
+    middle = (score[1:] + score[:-1]) / 2
+    return np.bincount(np.searchsorted(middle, cell_score, side="right"), weight, minlength=len(score))
+
+
+def mean_scores(tally: Tally, sums: CellSums) -> Floats:
+    """The mean score of each cell, (n_cells,); the middle of a cell without rows."""
+    if tally.lattice.values is not None:
+        return tally.lattice.values
+    middle = tally.lattice.to_score(sums.position)
+    return np.divide(sums.X, sums.W, out=middle.copy(), where=sums.W > 0)
+
+
+def cell_curves(calibrator: Calibrator, tally: Tally, *, monotone: bool = False, weighting: str = "user") -> Mapping[Any, Floats]:
+    """Each group's map at the mean scores of a tally's cells, (n_cells,) by group; made monotone over all cells if asked.
+
+    A group that the calibrator does not know has the pooled map.
+    """
+    found = {}
+    for group in tally.groups:
+        sums = tally.sums(group, weighting)
+        curve = calibrator.map_of(group, unknown="pooled").at(mean_scores(tally, sums))
+        if monotone and (np.diff(curve) < 0).any():
+            curve = level_blocks(curve, sums.A) @ curve
+        found[group] = curve
+    return found

@@ -1,0 +1,140 @@
+"""Which group each row is in, for labels of any kind; a label of another type is another label."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evenscore.coding import CHUNK
+from evenscore.columns import Column, codes_of, find_column, nulls_in, numbers_in, shortened
+from evenscore.errors import DataError, OptionError, listing
+
+Places = NDArray[np.int16]
+Floats = NDArray[np.float64]
+
+UNKNOWN, MISSING = -1, -2
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """The place of each row's group among the known ones, (n_rows,), or UNKNOWN or MISSING; strangers: labels nobody knows."""
+
+    places: Places
+    strangers: tuple[Any, ...]
+
+
+def read_scores(scores: Any, nulls: str) -> tuple[Floats, NDArray[np.bool_] | None]:
+    """Scores as floats, and where they are missing (None: nowhere); anything else that is no number is an error."""
+    array = scores if isinstance(scores, np.ndarray) else np.asarray([scores]) if np.isscalar(scores) else scores
+    column = find_column(None, array, "scores") if not isinstance(array, str) else Column("scores", "scores", np.array([array]))
+    if len(column) == 0:
+        return np.zeros(0), None
+    missing = nulls_in(column)
+    if missing is not None and nulls == "error":
+        column.refuse(missing, "is null or NaN", hint="nulls='keep' leaves such scores as NaN and counts them")
+    found = numbers_in(column, known=None if missing is None else ~missing).astype(np.float64, copy=False)
+    if missing is None:
+        return found, None
+    return np.where(missing, np.nan, found), missing
+
+
+def match_groups(groups: Any, labels: Sequence[Any], n_rows: int) -> Matched:
+    """Find each row's group; several columns in a list are an intersection, as for ``es.tally``."""
+    parts = [find_column(None, part, "groups") for part in _columns(groups, labels)]
+    for part in parts:
+        if len(part) != n_rows:
+            raise DataError(f"groups has {len(part):,} values, scores has {n_rows:,}: they must have the same length")
+    if n_rows == 0:
+        return Matched(np.zeros(0, dtype=np.int16), ())
+    if len(parts) == 1:
+        return _match(parts[0], {_key(label): place for place, label in enumerate(labels)})
+    return _match_intersection(parts, labels)
+
+
+def _columns(groups: Any, labels: Sequence[Any]) -> list[Any]:
+    """The columns of an intersection, or the one column."""
+    width = len(labels[0]) if labels and isinstance(labels[0], tuple) else 1
+    if width == 1 or not isinstance(groups, list | tuple):
+        return [groups]
+    if len(groups) == width and not all(isinstance(group, tuple) for group in groups):
+        return list(groups)
+    if all(isinstance(group, tuple) and len(group) == width for group in groups):
+        objects = np.empty(len(groups), dtype=object)
+        objects[:] = list(groups)
+        return [objects]
+    raise OptionError(f"the groups are intersections of {width} columns: give a list of {width} arrays, or a list of tuples")
+
+
+def _key(label: Any) -> tuple[Any, ...]:
+    """What makes two labels the same: type and value, also inside an intersection."""
+    if isinstance(label, tuple):
+        return tuple(_key(part) for part in label)
+    if isinstance(label, np.generic):
+        label = label.item()
+    if isinstance(label, datetime.datetime) and hasattr(label, "to_pydatetime"):
+        label = label.to_pydatetime(warn=False)
+    return (type(label), label)
+
+
+def _match(column: Column, known: dict[tuple[Any, ...], int]) -> Matched:
+    missing = nulls_in(column)
+    if missing is not None and missing.all():
+        return Matched(np.full(len(column), MISSING, dtype=np.int16), ())
+    kept = column if missing is None else column.take(np.flatnonzero(~missing))
+    codes, distinct = codes_of(kept, typed=True)
+    keys = [_key(label) for label in distinct]
+    table = np.array([known.get(key, UNKNOWN) for key in keys], dtype=np.int16)
+    strangers = tuple(label for label, place in zip(distinct, table.tolist(), strict=True) if place == UNKNOWN)
+    found = np.empty(len(codes), dtype=np.int16)
+    for start in range(0, len(codes), CHUNK):
+        found[start : start + CHUNK] = table[codes[start : start + CHUNK]]
+    if missing is None:
+        return Matched(found, strangers)
+    places = np.full(len(column), MISSING, dtype=np.int16)
+    places[~missing] = found
+    return Matched(places, strangers)
+
+
+def _match_intersection(parts: list[Column], labels: Sequence[Any]) -> Matched:
+    """Codes of each column, then a table over their combinations."""
+    choices = [list(dict.fromkeys(_key(label[i]) for label in labels)) for i in range(len(parts))]
+    matched = [_match(part, {key: place for place, key in enumerate(keys)}) for part, keys in zip(parts, choices, strict=True)]
+    table = np.full([len(keys) for keys in choices], UNKNOWN, dtype=np.int16)
+    for place, label in enumerate(labels):
+        table[tuple(keys.index(_key(part)) for keys, part in zip(choices, label, strict=True))] = place
+    places = table[tuple(np.maximum(found.places, 0) for found in matched)]
+    for found in matched:
+        places[found.places < 0] = np.minimum(places, found.places)[found.places < 0]
+    places[np.any([found.places == MISSING for found in matched], axis=0)] = MISSING
+    unknown = np.flatnonzero(np.any([found.places == UNKNOWN for found in matched], axis=0) | (places == UNKNOWN))[:3]
+    strangers = tuple(tuple(_at(part, row) for part in parts) for row in unknown.tolist())
+    return Matched(places, strangers)
+
+
+def _at(column: Column, row: int) -> Any:
+    value = column.values[row]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def refuse_unknown(matched: Matched, labels: Sequence[Any]) -> None:
+    """Raise when a row's group is unknown or missing."""
+    n_unknown, n_missing = (int((matched.places == kind).sum()) for kind in (UNKNOWN, MISSING))
+    if not n_unknown and not n_missing:
+        return
+    counts = [f"{n_unknown:,} unknown" if n_unknown else "", f"{n_missing:,} missing" if n_missing else ""]
+    rows = np.flatnonzero(matched.places < 0)[:3].tolist()
+    shown = f", such as {listing((shortened(label) for label in matched.strangers[:5]))}" if matched.strangers else ""
+    alike = [label for label in labels if any(str(label) == str(other) for other in matched.strangers)]
+    hint = (
+        f"; {shortened(alike[0])} is known as {type(alike[0]).__name__}: labels of another type are other labels" if alike else ""
+    )
+    raise DataError(
+        f"groups: {' and '.join(filter(None, counts))} of {len(matched.places):,} labels{shown} (first rows, from 0: "
+        f"{', '.join(map(str, rows))}); the calibrator knows {listing(map(repr, labels))}{hint}. "
+        "on_unknown='pooled' gives them the map of everybody, on_unknown='keep' leaves their scores as they are"
+    )

@@ -1,0 +1,219 @@
+"""A calibrator as JSON: a version, the columns, the lattice, knots with their covariance, a checksum. No pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from evenscore import __version__
+from evenscore.archive import pack_label, unpack_label, write_whole
+from evenscore.calibration.calibrator import Calibrator, UserSketch
+from evenscore.calibration.maps import GroupMap
+from evenscore.errors import EvenscoreError, FileError
+from evenscore.lattice import Lattice
+from evenscore.observations import MAX_GROUPS, Columns
+
+FORMAT = "evenscore calibrator"
+VERSION = 1
+
+
+class _Map(msgspec.Struct, forbid_unknown_fields=True):
+    label: Any
+    score: list[float]
+    value: list[float]
+    covariance_factor: list[list[float]]
+    low: float
+    high: float
+    users: int
+    rows: int
+    step: bool
+    source: str
+    words: str
+
+
+class _Sketch(msgspec.Struct, forbid_unknown_fields=True):
+    hashes: list[int]
+    below: int
+
+
+class _Lattice(msgspec.Struct, forbid_unknown_fields=True):
+    settings: dict[str, Any]
+    edges: list[float]
+
+
+class _Body(msgspec.Struct, forbid_unknown_fields=True):
+    made_with: str
+    method: str
+    weighting: str
+    monotone: bool
+    binary: bool
+    columns: dict[str, Any] | None
+    lattice: _Lattice
+    fingerprint: str
+    reference: Any
+    split: str | None
+    sketch: _Sketch | None
+    reasons: list[tuple[Any, str]]
+    frame_kind: str | None
+    maps: list[_Map]
+    pooled: _Map
+
+
+class _Head(msgspec.Struct):
+    format: str = ""
+    version: int = 0
+
+
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    format: str
+    version: int
+    checksum: str
+    calibrator: _Body
+
+
+# Saving
+
+
+def save_calibrator(calibrator: Calibrator, path: Path) -> None:
+    """Write a calibrator to one file, whole or not at all."""
+    try:
+        encoded = msgspec.json.format(msgspec.json.encode(_document(calibrator)), indent=1)
+    except (UnicodeEncodeError, msgspec.MsgspecError) as error:
+        raise EvenscoreError(f"the calibrator's labels or column names cannot be saved: {error}") from None
+    write_whole(path, encoded + b"\n")
+
+
+def as_document(calibrator: Calibrator) -> dict[str, Any]:
+    """What a file holds, as plain values."""
+    return dict(msgspec.to_builtins(_document(calibrator)))
+
+
+def _document(calibrator: Calibrator) -> _Document:
+    sketch = calibrator.sketch
+    body = _Body(
+        made_with=__version__,
+        method=calibrator.method,
+        weighting=calibrator.weighting,
+        monotone=calibrator.monotone,
+        binary=calibrator.binary,
+        columns=None if calibrator.columns is None else msgspec.to_builtins(calibrator.columns),
+        lattice=_Lattice(calibrator.lattice.to_dict(), calibrator.lattice.edges.tolist()),
+        fingerprint=calibrator.fingerprint,
+        reference=None if calibrator.reference is None else pack_label(calibrator.reference),
+        split=calibrator.split,
+        sketch=None if sketch is None else _Sketch(list(sketch.hashes), sketch.below),
+        reasons=[(pack_label(group), reason) for group, reason in calibrator.reasons.items()],
+        frame_kind=calibrator.frame_kind,
+        maps=[_pack_map(each) for each in calibrator.maps],
+        pooled=_pack_map(calibrator.pooled),
+    )
+    return _Document(FORMAT, VERSION, _checksum(body), body)
+
+
+def _pack_map(each: GroupMap) -> _Map:
+    return _Map(
+        label=None if each.group is None else pack_label(each.group),
+        score=each.score.tolist(),
+        value=each.value.tolist(),
+        covariance_factor=each.factor.tolist(),
+        low=each.low,
+        high=each.high,
+        users=each.users,
+        rows=each.rows,
+        step=each.step,
+        source=each.source,
+        words=each.words,
+    )
+
+
+def _checksum(body: _Body) -> str:
+    """Over the content, not the layout: a file may be formatted anew."""
+    return hashlib.sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()
+
+
+# Loading
+
+
+def load_calibrator(path: Path) -> Calibrator:
+    """Read a calibrator, or say what is wrong with the file."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+    if not content.strip():
+        raise FileError(f"{path} is empty")
+    try:
+        head = msgspec.json.decode(content, type=_Head)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise FileError(f"{path} is not a saved calibrator, or it is cut off: {error}") from None
+    if head.format != FORMAT:
+        raise FileError(f"{path} is not a saved calibrator: its format is {head.format!r}, not {FORMAT!r}")
+    if head.version > VERSION:
+        raise FileError(f"{path} has format version {head.version}, this evenscore reads version {VERSION}; update evenscore")
+    try:
+        document = msgspec.json.decode(content, type=_Document)
+        if _checksum(document.calibrator) != document.checksum:
+            raise FileError(f"{path} is damaged or was edited: its checksum does not match")
+        return _rebuild(document.calibrator)
+    except FileError:
+        raise
+    except (msgspec.MsgspecError, ValueError, KeyError, TypeError, IndexError, ArithmeticError, RecursionError) as error:
+        raise FileError(f"{path} does not hold a valid calibrator: {error}") from None
+
+
+def _rebuild(body: _Body) -> Calibrator:
+    maps = tuple(_unpack_map(each) for each in body.maps)
+    labels = [each.group for each in maps]
+    if not maps or len(maps) > MAX_GROUPS or len(set(labels)) < len(labels):
+        raise ValueError("the groups are none, too many or not different")
+    return Calibrator(
+        maps=maps,
+        pooled=_unpack_map(body.pooled),
+        method=body.method,
+        weighting=body.weighting,
+        monotone=body.monotone,
+        lattice=Lattice.from_parts(np.array(body.lattice.edges, dtype=np.float64), body.lattice.settings),
+        binary=body.binary,
+        columns=None if body.columns is None else msgspec.convert(body.columns, Columns),
+        fingerprint=body.fingerprint,
+        reference=None if body.reference is None else unpack_label(body.reference),
+        split=body.split,
+        sketch=None if body.sketch is None else UserSketch(tuple(body.sketch.hashes), body.sketch.below),
+        reasons={unpack_label(group): reason for group, reason in body.reasons},
+        frame_kind=body.frame_kind,
+    )
+
+
+def _unpack_map(packed: _Map) -> GroupMap:
+    score, value = _finite(packed.score), _finite(packed.value)
+    factor = _finite(packed.covariance_factor).reshape(len(score), -1)
+    if len(score) == 0 or len(value) != len(score) or (np.diff(score) <= 0).any():
+        raise ValueError("the knots are none, out of order or without values")
+    if not (math.isfinite(packed.low) and packed.low <= packed.high < math.inf):
+        raise ValueError("the range seen in training is not a range")
+    return GroupMap(
+        group=None if packed.label is None else unpack_label(packed.label),
+        score=score,
+        value=value,
+        factor=factor,
+        low=packed.low,
+        high=packed.high,
+        users=packed.users,
+        rows=packed.rows,
+        step=packed.step,
+        source=packed.source,
+        words=packed.words,
+    )
+
+
+def _finite(values: list[Any]) -> NDArray[np.float64]:
+    array = np.array(values, dtype=np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError("a number is not finite")
+    return array
