@@ -13,7 +13,7 @@ SOURCE = Path(es.__file__).parent
 
 # From the top down; a folder is one layer.
 LAYERS = (
-    *("errors", "tables", "coding", "columns", "axis", "lattice", "observations", "pairs", "pairing", "tally", "archive"),
+    *("errors", "tables", "coding", "splits", "columns", "axis", "lattice", "observations", "pairs", "pairing", "tally", "archive"),
     *("spanning", "counting", "engines", "kernels", "bandwidth", "inference", "curves", "multiplicity", "comparison", "gaps"),
     *("methods", "joint", "verdict", "parity_result", "regions", "parity", "ordering", "marginal", "simulation", "planning"),
     *("calibration", "verify", "thresholds", "multiobjective", "calibration_error", "impact", "report", "audit"),

@@ -27,6 +27,7 @@ from evenscore.errors import EvenscoreError, FileError
 from evenscore.lattice import MAX_CELLS, Lattice
 from evenscore.observations import MAX_GROUPS, Columns, label_key
 from evenscore.pairs import PairSums
+from evenscore.splits import Split
 from evenscore.tally import SKETCH, VECTORS, GroupTally, Tally
 
 MAGIC = b"evenscore tally\n"
@@ -63,6 +64,7 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True):
     dropped: dict[str, int]
     frame_kind: str | None
     arrays: list[_Array]
+    split: str | None = None
 
 
 # Labels keep their type
@@ -143,6 +145,7 @@ def save_tally(tally: Tally, path: Path) -> None:
         arrays=[
             _Array(name, array.dtype.str, list(array.shape), len(blob)) for (name, array), blob in zip(arrays, packed, strict=True)
         ],
+        split=tally.split,
     )
     try:
         encoded = msgspec.json.encode(header)
@@ -318,6 +321,7 @@ def _rebuild(header: _Header, arrays: _Arrays) -> Tally:
         sketch=sketch,
         dropped=header.dropped,
         frame_kind=header.frame_kind,
+        split=None if header.split is None else str(Split.parse(header.split)),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -29,6 +29,7 @@ from evenscore.columns import (
     to_numpy,
 )
 from evenscore.errors import DataError, OptionError, require_option
+from evenscore.splits import Split
 
 MAX_GROUPS = 200
 NULLS = ("error", "drop", "unlabelled")
@@ -121,6 +122,34 @@ def observe(
         labelled=labelled,
         dropped=dropped,
         frame=kind,
+    )
+
+
+def only_users(observations: Observations, split: str | None) -> Observations:
+    """The rows of the users in a split; all rows without one."""
+    if split is None:
+        return observations
+    users = observations.users
+    kept = _held(Split.parse(split), users)
+    if not kept.any():
+        raise DataError(f"split={split!r} holds none of the users of these {observations.n_rows:,} rows")
+
+    def rows(column: Any) -> Any:
+        return None if column is None else column[kept]
+
+    return replace(
+        observations,
+        users=replace(users, codes=users.codes[kept]),
+        **{name: rows(getattr(observations, name)) for name in ("score", "outcome", "group", "weight", "count", "labelled")},
+    )
+
+
+def _held(split: Split, users: Users) -> Mask:
+    """Which rows belong to users in the split; every user is hashed once where codes are dense."""
+    if users.span <= len(users.codes):
+        return split.holds(users.hashes(np.arange(users.span) + users.low))[users.codes.astype(np.int64) - users.low]
+    return np.concatenate(
+        [split.holds(users.hashes(users.codes[rows].astype(np.int64))) for rows in chunk_slices(len(users.codes))]
     )
 
 

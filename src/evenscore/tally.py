@@ -136,7 +136,7 @@ class Tally(Table):
 
     centre: what outcomes are deviations from. cross: pair sums of users that occur in two groups, by (a, b) positions in
     ``groups``, a < b. sketch: the smallest hashes of user ids, or None when rows are independent users. dropped: rows left out
-    because of nulls, by column.
+    because of nulls, by column. split: the share of users that was tallied, None for all.
     """
 
     lattice: Lattice
@@ -150,6 +150,7 @@ class Tally(Table):
     sketch: NDArray[np.int64] | None = None
     dropped: Mapping[str, int] = field(default_factory=dict)
     frame_kind: str | None = None
+    split: str | None = None
 
     @classmethod
     def zero(cls, lattice: Lattice) -> Tally:
@@ -255,6 +256,8 @@ class Tally(Table):
         notes = [f"{n:,} {'row' if n == 1 else 'rows'} left out: {name} is null" for name, n in self.dropped.items()]
         if self.n_spanning:
             notes.append(f"{self.n_spanning:,} users occur in more than one group")
+        if self.split is not None:
+            notes.append(f"only the users of split {self.split}")
         return notes
 
     def _frame_kind(self) -> str | None:
@@ -321,6 +324,7 @@ def add(a: Tally, b: Tally) -> Tally:
         sketch=None if a.sketch is None or b.sketch is None else np.union1d(a.sketch, b.sketch)[:SKETCH],
         dropped={name: a.dropped.get(name, 0) + b.dropped.get(name, 0) for name in {**a.dropped, **b.dropped}},
         frame_kind=a.frame_kind if a.frame_kind == b.frame_kind else None,
+        split=a.split if a.split == b.split else None,
     )
 
 

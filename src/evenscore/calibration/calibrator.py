@@ -28,7 +28,7 @@ OFTEN = 0.01  # a larger share of scores outside the range seen in training is w
 
 @dataclass(frozen=True, slots=True)
 class UserSketch:
-    """Fitted users that can be recognised by who has the key: keyed hashes, ascending, of all users whose hash is below ``below``."""
+    """Fitted users, for who has the key to recognise: keyed hashes, ascending, of all users whose plain hash is below ``below``."""
 
     hashes: tuple[int, ...]
     below: int

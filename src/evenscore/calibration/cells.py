@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from evenscore.bandwidth import folds_left
 from evenscore.calibration.maps import GroupMap, covariance_factor, mean_scores
 from evenscore.comparison import Whole
-from evenscore.curves import residual_covariance
+from evenscore.curves import effective_users, residual_covariance, small_sample
 from evenscore.lattice import Lattice
 from evenscore.pairs import PairMatrices
 from evenscore.tally import CellSums, FoldSums, Tally
@@ -147,3 +147,18 @@ def as_map(cells: Cells, fit: Fit) -> GroupMap:
         step=fit.step,
         words=fit.words,
     )
+
+
+def average_matrix(cells: Cells, owners: list[NDArray[np.int64]]) -> tuple[Floats, Floats]:
+    """Mean outcomes over sets of cells, (k,), and the matrix (k, n_cells) that averages them, allowing for few users."""
+    matrix = np.zeros((len(owners), len(cells.sums.W)))
+    for row, members in enumerate(owners):
+        matrix[row, members] = 1 / cells.sums.W[members].sum()
+    value = matrix @ cells.sums.Y
+    effective = effective_users(matrix, cells.pairs)
+    return value, matrix * np.nan_to_num(small_sample(effective), nan=1.0)[:, None]
+
+
+def refitted(cells: Cells, fitter: Fitter) -> Floats:
+    """A map at the cells, fitted without each user fold, (n_folds, n_cells)."""
+    return np.array([fitter(part).at(cells.score) if part.sums.W.any() else 0 * cells.score for part in cells.without_folds()])

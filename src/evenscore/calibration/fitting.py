@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenscore.archive import pack_label
+from evenscore.calibration.binning import Binning
 from evenscore.calibration.calibrator import Calibrator
-from evenscore.calibration.cells import Cells, Fitter, as_map, group_cells, pooled_cells
+from evenscore.calibration.cells import Cells, as_map, group_cells, pooled_cells
+from evenscore.calibration.isotonic import Isotonic
 from evenscore.calibration.kernel import Kernel
-from evenscore.calibration.maps import GroupMap, knot_weights
-from evenscore.errors import DataError, EvenscoreWarning, require_option
+from evenscore.calibration.maps import GroupMap, knot_weights, mean_scores
+from evenscore.calibration.platt import Platt
+from evenscore.calibration.reference import beyond, identity, to_reference
+from evenscore.calibration.sketching import sketch_users
+from evenscore.calibration.stacking import Auto, Method
+from evenscore.errors import DataError, EvenscoreWarning, OptionError, require_option
 from evenscore.tables import label_text
 from evenscore.tally import WEIGHTINGS, Tally, require_tally
 
-METHODS = ("kernel",)
+METHODS = ("kernel", "isotonic", "platt", "binning", "auto")
 FEWEST_USERS = 10  # a group with fewer gets the map of everybody
+
+Maker = Callable[[Cells], GroupMap]
 
 
 def calibrate(
@@ -29,18 +39,55 @@ def calibrate(
     degree: int = 1,
     kernel: str = "gaussian",
     bandwidth: float | str = "risk",
+    bins: int = 15,
+    bin_by: str = "mass",
     monotone: bool = False,
+    reference: Any = None,
     weighting: str = "user",
+    remember_users: str | None = None,
 ) -> Calibrator:
-    """Fit a map for each group from its scores to the outcome that they stand for."""
+    """Fit a map for each group from its scores to the outcome that they stand for.
+
+    Parameters
+    ----------
+    method
+        "kernel": the paper's t(s, g), local linear regression at knots with straight lines between them. "isotonic": the nearest
+        map that never falls. "platt": expit(b0 + b1 logit s), for 0/1 outcomes. "binning": one value a bin. "auto": Platt or a
+        mixture of methods, by squared error on users left out; ``repr`` says why.
+    degree, kernel, bandwidth
+        Of "kernel": 0 is the paper's Nadaraya-Watson, 1 local linear, 2 local quadratic. The bandwidth is chosen by squared error
+        on users left out ("risk"), by another rule of ``es.curves``, or is a number.
+    bins, bin_by
+        Of "binning": how many, of equal "mass" or "width".
+    monotone
+        Make every map never fall.
+    reference
+        Keep the scale of this group: a score of another group becomes the reference's score that stands for the same outcome.
+        Without it scores become expected outcomes.
+    weighting
+        "user": every user counts the same; "row": every row does.
+    remember_users
+        A secret under which hashes of the fitted users are kept, so that ``es.verify`` can recognise them with the same secret.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> data = es.simulate(200, curve={"a": (0, 1), "b": (-0.5, 1)}).data(seed=1)
+    >>> tally = es.tally(data, score="score", outcome="outcome", group="group", user="user")
+    >>> es.calibrate(tally, method="platt").transform([0.5, 0.5], ["a", "b"]).round(2)
+    array([0.51, 0.37])
+    """
     tally = require_tally(tally, "calibrate")
-    require_option("method", method, METHODS)
+    fitter = _fitter(method, Kernel(degree, kernel, bandwidth), Binning(bins, bin_by))
     require_option("weighting", weighting, WEIGHTINGS)
-    smoother = Kernel(degree, kernel, bandwidth)
-    smoother.check()
     if not tally.groups or not any(tally.n_rows.values()):
         raise DataError("the tally has no labelled rows: there is nothing to calibrate on")
-    maps, pooled, reasons = _fit_all(tally, smoother.fit, weighting, monotone)
+    if reference is not None:
+        reference = _reference_label(tally, reference, method)
+    make = _maker(fitter, monotone or reference is not None)
+    maps, pooled, reasons = _fit_all(tally, make, weighting)
+    if reference is not None:
+        maps, pooled, reasons = _on_scale_of(tally, reference, maps, pooled, reasons)
     return Calibrator(
         maps=maps,
         pooled=pooled,
@@ -51,33 +98,84 @@ def calibrate(
         binary=tally.binary,
         columns=tally.columns,
         fingerprint=fingerprint(tally),
+        reference=reference,
+        split=tally.split,
+        sketch=None if remember_users is None else sketch_users(tally, remember_users),
         reasons=reasons,
         frame_kind=tally.frame_kind,
     )
 
 
-def _fit_all(tally: Tally, fitter: Fitter, weighting: str, monotone: bool) -> tuple[tuple[GroupMap, ...], GroupMap, dict[Any, str]]:
+def _fitter(method: str, kernel: Kernel, binning: Binning) -> Method:
+    """The way of fitting that was asked for, with its options checked."""
+    require_option("method", method, METHODS)
+    kernel.check()
+    binning.check()
+    methods: dict[str, Method] = {
+        "kernel": kernel,
+        "isotonic": Isotonic(),
+        "platt": Platt(),
+        "binning": binning,
+        "auto": Auto(kernel, binning),
+    }
+    return methods[method]
+
+
+def _maker(fitter: Method, monotone: bool) -> Maker:
+    def make(cells: Cells) -> GroupMap:
+        found = as_map(cells, fitter.fit(cells))
+        return found.monotone(knot_weights(found.score, cells.score, cells.sums.W)) if monotone else found
+
+    return make
+
+
+def _fit_all(tally: Tally, make: Maker, weighting: str) -> tuple[tuple[GroupMap, ...], GroupMap, dict[Any, str]]:
     """A map for each group and one for everybody; groups with too few users have the latter, and a reason."""
-    pooled = _fit(pooled_cells(tally, weighting), fitter, monotone)
+    pooled = make(pooled_cells(tally, weighting))
     maps, reasons = [], {}
     for group in tally.groups:
-        if tally.n_users[group] < FEWEST_USERS:
-            users = tally.n_users[group]
-            maps.append(replace(pooled, group=group, users=users, rows=tally.n_rows[group], source="pooled"))
-            reasons[group] = f"has only {users} users with an outcome, fewer than {FEWEST_USERS}: it gets the map of everybody"
+        n_users, n_rows = tally.n_users[group], tally.n_rows[group]
+        if n_users < FEWEST_USERS:
+            maps.append(replace(pooled, group=group, users=n_users, rows=n_rows, source="pooled"))
+            reasons[group] = f"has only {n_users} users with an outcome, fewer than {FEWEST_USERS}: it gets the map of everybody"
         else:
-            maps.append(_fit(group_cells(tally, group, weighting), fitter, monotone))
+            maps.append(make(group_cells(tally, group, weighting)))
     if reasons:
-        few = "; ".join(f"{label_text(group)} {reason}" for group, reason in reasons.items())
-        warnings.warn(few, EvenscoreWarning, stacklevel=4)
+        few = "; ".join(f"group {label_text(group)} {reason}" for group, reason in reasons.items())
+        warnings.warn(few, EvenscoreWarning, stacklevel=3)
     return tuple(maps), pooled, reasons
 
 
-def _fit(cells: Cells, fitter: Fitter, monotone: bool) -> GroupMap:
-    found = as_map(cells, fitter(cells))
-    if not monotone:
-        return found
-    return found.monotone(knot_weights(found.score, cells.score, cells.sums.W))
+def _reference_label(tally: Tally, reference: Any, method: str) -> Any:
+    label = tally.groups[tally.index(reference)]
+    if method == "binning":
+        raise OptionError("reference= needs a curve to go back along, and method='binning' gives steps; use another method")
+    if tally.n_users[label] < FEWEST_USERS:
+        raise DataError(f"the reference {label!r} has only {tally.n_users[label]} users with an outcome, fewer than {FEWEST_USERS}")
+    return label
+
+
+def _on_scale_of(
+    tally: Tally, reference: Any, maps: tuple[GroupMap, ...], pooled: GroupMap, reasons: dict[Any, str]
+) -> tuple[tuple[GroupMap, ...], GroupMap, dict[Any, str]]:
+    """All maps carried back to the scores of the reference; says where no score of it stands for an outcome."""
+    target = maps[tally.index(reference)]
+    found = []
+    for each in maps:
+        if each is target:
+            found.append(identity(each))
+            continue
+        sums = tally.sums(each.group)
+        found.append(to_reference(each, target))
+        missed = beyond(each, target, mean_scores(tally, sums), _weights(sums.A))
+        if missed > 0:
+            words = f"{missed:.1%} have an expected outcome that no score of {label_text(reference)} stands for: they get its end"
+            reasons = reasons | {each.group: "; ".join(filter(None, [reasons.get(each.group), words]))}
+    return tuple(found), to_reference(pooled, target), reasons
+
+
+def _weights(weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    return weight if weight.any() else np.ones_like(weight)
 
 
 def fingerprint(tally: Tally) -> str:

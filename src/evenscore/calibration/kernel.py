@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.bandwidth import FEW_CELLS, RULES, fold_fits, fold_risks, risk_candidates, rule_of_thumb, spread
-from evenscore.calibration.cells import Cells, Fit, bounded
+from evenscore.calibration.cells import Cells, Fit, average_matrix, bounded, refitted
 from evenscore.curves import effective_users, small_sample, smooth_at, unsmoothed
 from evenscore.errors import OptionError, require_option
 from evenscore.kernels import Smoother, kernel_named
@@ -64,9 +64,7 @@ class Kernel:
     def fold_values(self, cells: Cells) -> Floats:
         """The curve at the cells without each user fold, (n_folds, n_cells)."""
         if unsmoothed(cells.lattice, cells.sums) or len(cells.used) == 1:
-            return np.array(
-                [_means(part).at(cells.score) if part.sums.W.any() else 0 * part.score for part in cells.without_folds()]
-            )
+            return refitted(cells, _means)
         return bounded(cells, np.nan_to_num(fold_fits(cells.sums, cells.folds, self.width(cells), self.degree, self.kernel)))
 
     def width(self, cells: Cells) -> float:
@@ -125,14 +123,8 @@ def _axis_ends(cells: Cells) -> tuple[float, float]:
 
 def _means(cells: Cells) -> Fit:
     """Few distinct scores: each has its own mean."""
-    used = cells.used
-    weight = cells.sums.W[used]
-    value = cells.sums.Y[used] / weight
-    matrix = np.zeros((len(used), len(cells.sums.W)))
-    matrix[np.arange(len(used)), used] = 1 / weight
-    effective = effective_users(matrix, cells.pairs)
-    matrix *= np.nan_to_num(small_sample(effective), nan=1.0)[:, None]
-    return Fit(cells.score[used], bounded(cells, value), matrix, matrix * value[:, None], words="means of each score")
+    value, matrix = average_matrix(cells, [cells.used[i : i + 1] for i in range(len(cells.used))])
+    return Fit(cells.score[cells.used], value, matrix, matrix * value[:, None], words="means of each score")
 
 
 def _level(cells: Cells) -> Fit:

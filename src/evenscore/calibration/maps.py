@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,16 +18,28 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+LARGEST = sys.float_info.max  # a limit that every engine and file format can write
 ROUNDING = 1e-10  # directions that carry less than this share of the variance are not kept
+
+
+class Segment(NamedTuple):
+    """A piece of a map: value + slope (s - origin) for start <= s < end."""
+
+    start: float
+    end: float
+    origin: float
+    value: float
+    slope: float
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMap:
     """A group's map at k knots: t(s) is the straight line between knots, or with ``step`` the value of the last knot at or below s.
 
-    score: ascending (k,); value: (k,); factor: (k, r) with covariance = factor factor'. low, high: what was seen in
-    training, up to its cell; beyond, the map is held constant. group: the label, None for all groups together. users, rows: what it was fitted on.
-    source: "own", or "pooled" when the group had too few users for a map of its own. words: how it was fitted.
+    score: ascending (k,); value: (k,); factor: (k, r) with covariance = factor factor'. low, high: what was seen in training, up to
+    its cell; beyond, the map is held constant. group: the label, None for all groups together. users, rows: what it was fitted
+    on. identity: scores stay as they are. source: "own", or "pooled" when the group had too few users for a map of its own. words:
+    how it was fitted.
     """
 
     group: Any
@@ -37,6 +51,7 @@ class GroupMap:
     users: int
     rows: int
     step: bool = False
+    identity: bool = False
     source: str = "own"
     words: str = ""
 
@@ -56,9 +71,20 @@ class GroupMap:
     def at(self, scores: ArrayLike) -> Floats:
         """The map at any scores."""
         array = np.asarray(scores, dtype=np.float64)
+        if self.identity:
+            return array.copy()
         if self.step:
             return self.value[np.searchsorted(self.score[1:], array, side="right")]
         return np.interp(array, self.score, self.value)
+
+    def segments(self) -> list[Segment]:
+        """The map as pieces from the lowest to the highest number: t(s) = value + slope (s - origin) for start <= s < end."""
+        if self.identity:
+            return [Segment(-LARGEST, LARGEST, 0.0, 0.0, 1.0)]
+        starts, slopes = self.score.tolist(), self.slope.tolist()
+        first = Segment(-LARGEST, starts[0], starts[0], float(self.value[0]), 0.0)
+        inner = zip(starts, [*starts[1:], LARGEST], starts, self.value.tolist(), slopes, strict=True)
+        return [first, *(Segment(*piece) for piece in inner)]
 
     def design(self, scores: ArrayLike) -> Floats:
         """The matrix (n_scores, k) that makes values at scores of values at knots; for standard errors and draws."""
@@ -99,7 +125,7 @@ def level_blocks(value: Floats, weight: Floats) -> Floats:
     weight = np.maximum(weight, 1e-9 * max(weight.max(), 1e-300))
     blocks = isotonic_regression(value, weights=weight).blocks
     matrix = np.zeros((len(value), len(value)))
-    for start, end in zip(blocks[:-1], blocks[1:], strict=True):
+    for start, end in itertools.pairwise(blocks.tolist()):
         matrix[start:end, start:end] = weight[start:end] / weight[start:end].sum()
     return matrix
 
@@ -114,7 +140,7 @@ def covariance_factor(covariance: Floats) -> Floats:
 def knot_weights(score: Floats, cell_score: Floats, weight: Floats) -> Floats:
     """The weight of the cells nearest to each knot, (k,)."""
     middle = (score[1:] + score[:-1]) / 2
-    return np.bincount(np.searchsorted(middle, cell_score, side="right"), weight, minlength=len(score))
+    return np.bincount(np.searchsorted(middle, cell_score, side="right"), weight, minlength=len(score)).astype(np.float64)
 
 
 def mean_scores(tally: Tally, sums: CellSums) -> Floats:

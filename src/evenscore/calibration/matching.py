@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from evenscore.coding import CHUNK
 from evenscore.columns import Column, codes_of, find_column, nulls_in, numbers_in, shortened
@@ -128,7 +128,7 @@ def refuse_unknown(matched: Matched, labels: Sequence[Any]) -> None:
         return
     counts = [f"{n_unknown:,} unknown" if n_unknown else "", f"{n_missing:,} missing" if n_missing else ""]
     rows = np.flatnonzero(matched.places < 0)[:3].tolist()
-    shown = f", such as {listing((shortened(label) for label in matched.strangers[:5]))}" if matched.strangers else ""
+    shown = f", such as {listing(shortened(label) for label in matched.strangers[:5])}" if matched.strangers else ""
     alike = [label for label in labels if any(str(label) == str(other) for other in matched.strangers)]
     hint = (
         f"; {shortened(alike[0])} is known as {type(alike[0]).__name__}: labels of another type are other labels" if alike else ""

@@ -33,6 +33,7 @@ class _Map(msgspec.Struct, forbid_unknown_fields=True):
     users: int
     rows: int
     step: bool
+    identity: bool
     source: str
     words: str
 
@@ -127,6 +128,7 @@ def _pack_map(each: GroupMap) -> _Map:
         users=each.users,
         rows=each.rows,
         step=each.step,
+        identity=each.identity,
         source=each.source,
         words=each.words,
     )
@@ -207,6 +209,7 @@ def _unpack_map(packed: _Map) -> GroupMap:
         users=packed.users,
         rows=packed.rows,
         step=packed.step,
+        identity=packed.identity,
         source=packed.source,
         words=packed.words,
     )

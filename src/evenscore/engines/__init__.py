@@ -24,6 +24,7 @@ def tally(
     cells: int = MAX_CELLS,
     scale: str = "score",
     nulls: str = "error",
+    split: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Tally:
     """Scan the data once into a tally.
@@ -48,6 +49,9 @@ def tally(
         Number of cells (at most 512), and "score", "logit" or "rank".
     nulls
         "error", "drop" (counted in ``tally.dropped``), or "unlabelled" (a null outcome counts in the score distribution only).
+    split
+        Tally only a share of the users, chosen by a hash of their ids: "1/2" is the first half, "2/2" the other one, "1-7/10" seven
+        tenths; "1/2@key" deals users anew. The lattice is that of all rows.
     progress
         Called with (rows done, rows in all) now and then.
 
@@ -70,6 +74,7 @@ def tally(
         "cells": cells,
         "scale": scale,
         "nulls": nulls,
+        "split": split,
         "progress": progress,
     }
     if isinstance(data, str | os.PathLike) or _is_path_list(data):

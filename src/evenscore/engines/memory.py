@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -11,7 +12,8 @@ from evenscore.columns import open_table
 from evenscore.counting import count as count_rows
 from evenscore.errors import DataError, EvenscoreWarning, OptionError, listing
 from evenscore.lattice import Lattice
-from evenscore.observations import Observations, observe
+from evenscore.observations import Observations, observe, only_users
+from evenscore.splits import Split
 from evenscore.tally import Tally
 
 
@@ -23,12 +25,14 @@ def tally_frame(
     cells: int,
     scale: str,
     progress: Any,
+    split: str | None = None,
     **columns: Any,
 ) -> Tally:
     """The tally of a frame, a dict of arrays or arrays alone."""
     observations = observe(_collected(data, columns), **columns)
     chosen = choose_lattice(observations, lattice, cuts, cells, scale)
-    return count_rows(observations, chosen, progress)
+    tally = count_rows(only_users(observations, split), chosen, progress)
+    return tally if split is None else replace(tally, split=str(Split.parse(split)))
 
 
 def choose_lattice(

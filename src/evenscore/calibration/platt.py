@@ -1,0 +1,104 @@
+"""Platt scaling: expit(b0 + b1 logit s), fitted by weighted likelihood on the cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenscore.axis import backward, forward
+from evenscore.calibration.cells import Cells, Fit
+from evenscore.errors import OptionError
+
+Floats = NDArray[np.float64]
+
+NEAREST = 1e-6  # a logit is taken of nothing nearer to 0 or 1
+PRIOR = 1 / 5**2  # a user's worth of doubt that b0 is far from 0 and b1 from 1; keeps separated data finite
+STEPS = 50
+KNOTS = 97
+
+
+@dataclass(frozen=True, slots=True)
+class Platt:
+    """Two numbers a group. As printed in the paper the curve falls; this one has the sign that Platt meant."""
+
+    def check(self, cells: Cells) -> None:
+        """Refuse outcomes and scores that are no probabilities, and say why."""
+        if not cells.binary:
+            raise OptionError(
+                "method='platt' fits a probability, and these outcomes are not all 0 or 1; "
+                "use method='kernel', 'isotonic' or 'binning' for real outcomes"
+            )
+        low, high = cells.limits
+        if low < 0 or high > 1:
+            raise OptionError(
+                f"method='platt' takes the logit of the score, and these scores run from {low:g} to {high:g}; "
+                "use method='kernel', 'isotonic' or 'binning', or scores between 0 and 1"
+            )
+
+    def fit(self, cells: Cells) -> Fit:
+        """The curve tabulated at knots dense enough that straight lines between them do not show."""
+        self.check(cells)
+        at_cells = _design(cells.score)
+        coefficients, information = _newton(at_cells, cells.sums.W, cells.sums.Y)
+        fitted = _expit(at_cells @ coefficients)
+        score = _knots(*cells.limits)
+        at_knots = _design(score)
+        value = _expit(at_knots @ coefficients)
+        slopes = np.linalg.solve(information, at_cells.T)
+        factor = cells.n_users / max(cells.n_users - 2, 1)
+        matrix = factor * (value * (1 - value))[:, None] * (at_knots @ slopes)
+        words = f"Platt, expit({coefficients[0]:.3g} + {coefficients[1]:.3g} logit s)"
+        return Fit(score, value, matrix, matrix * fitted, words=words)
+
+    def fold_values(self, cells: Cells) -> Floats:
+        """The curve at the cells without each user fold, (n_folds, n_cells)."""
+        self.check(cells)
+        at_cells = _design(cells.score)
+        return np.array([_expit(at_cells @ _newton(at_cells, part.sums.W, part.sums.Y)[0]) for part in cells.without_folds()])
+
+
+def _expit(x: Floats) -> Floats:
+    return backward(x, "logit")
+
+
+def _design(score: Floats) -> Floats:
+    logit = forward(np.clip(score, NEAREST, 1 - NEAREST), "logit")
+    return np.stack([np.ones_like(logit), logit], axis=1)
+
+
+def _newton(design: Floats, weight: Floats, outcome: Floats) -> tuple[Floats, Floats]:
+    """Coefficients that maximise sum y log p + (w - y) log(1 - p), and the information there; a step too far is halved."""
+    centre = np.array([0.0, 1.0])
+    found, best = centre, _likelihood(design, weight, outcome, centre, centre)
+    for _ in range(STEPS):
+        p = _expit(design @ found)
+        gradient = design.T @ (outcome - weight * p) - PRIOR * (found - centre)
+        information = design.T @ (design * (weight * p * (1 - p))[:, None]) + PRIOR * np.eye(2)
+        step = np.linalg.solve(information, gradient)
+        while True:
+            value = _likelihood(design, weight, outcome, found + step, centre)
+            if value >= best or np.abs(step).max() < 1e-12:
+                break
+            step = step / 2
+        found, best = found + step, max(value, best)
+        if np.abs(step).max() < 1e-10:
+            break
+    return found, information
+
+
+def _likelihood(design: Floats, weight: Floats, outcome: Floats, coefficients: Floats, centre: Floats) -> float:
+    x = design @ coefficients
+    return float(outcome @ x - weight @ np.logaddexp(0, x) - PRIOR / 2 * ((coefficients - centre) ** 2).sum())
+
+
+def _knots(low: float, high: float) -> Floats:
+    """Even steps of the score and even steps of its logit, together."""
+    ends = np.clip([low, high], NEAREST, 1 - NEAREST)
+    even = np.linspace(low, high, KNOTS)
+    first, last = forward(ends, "logit")
+    by_logit = backward(np.linspace(first, last, KNOTS), "logit")
+    found = np.unique(np.clip(np.concatenate([even, by_logit]), low, high))
+    apart = np.concatenate([[True], np.diff(found) > 1e-9])
+    return found[apart]

@@ -1,0 +1,163 @@
+"""``method="auto"``: the simplest map that users left out do not object to, or the best mixture of maps.
+
+Platt's two numbers are kept unless a mixture of Platt, local linear and local quadratic has a smaller squared error on users left out,
+by more than one standard error of the difference; isotonic regression enters the mixture only on the same terms.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenscore.calibration.binning import Binning
+from evenscore.calibration.cells import Cells, Fit
+from evenscore.calibration.isotonic import Isotonic
+from evenscore.calibration.kernel import Kernel
+from evenscore.calibration.platt import Platt
+from evenscore.errors import OptionError
+
+Floats = NDArray[np.float64]
+
+LADDER = (("platt",), ("platt", "kernel", "quadratic"), ("platt", "kernel", "quadratic", "isotonic"))
+
+
+class Method(Protocol):
+    """What every way of fitting can do."""
+
+    def fit(self, cells: Cells) -> Fit:
+        """The map with its knots."""
+        ...
+
+    def fold_values(self, cells: Cells) -> Floats:
+        """The map at the cells without each user fold, (n_folds, n_cells)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Methods with their weights, and the squared error on users left out, by fold (n_folds,)."""
+
+    names: tuple[str, ...]
+    weights: Floats
+    loss: Floats
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The methods that have a weight."""
+        return {name: float(weight) for name, weight in zip(self.names, self.weights, strict=True) if weight > 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """Chooses among the methods, by group."""
+
+    kernel: Kernel
+    binning: Binning
+
+    def fit(self, cells: Cells) -> Fit:
+        """The chosen map; its words say why."""
+        methods = self._methods(cells)
+        values = {name: method.fold_values(cells) for name, method in methods.items()}
+        mixture = _climb(cells, values)
+        fit = _mixed(cells, mixture, {name: methods[name].fit(cells) for name in mixture.shares})
+        return replace(fit, words=f"{_recipe(mixture)}; {_evidence(cells, values, mixture)}")
+
+    def fold_values(self, cells: Cells) -> Floats:
+        """The chosen mixture without each user fold; the choice itself has seen all of them."""
+        values = {name: method.fold_values(cells) for name, method in self._methods(cells).items()}
+        mixture = _climb(cells, values)
+        return np.asarray(sum(share * values[name] for name, share in mixture.shares.items()))
+
+    def _methods(self, cells: Cells) -> dict[str, Method]:
+        methods: dict[str, Method] = {
+            "kernel": self.kernel,
+            "quadratic": replace(self.kernel, degree=2, kernel="gaussian"),
+            "isotonic": Isotonic(),
+            "binning": self.binning,
+        }
+        try:
+            Platt().check(cells)
+        except OptionError:
+            return methods
+        return {"platt": Platt(), **methods}
+
+
+def _climb(cells: Cells, values: dict[str, Floats]) -> Mixture:
+    """Up the ladder of mixtures, as long as a step pays by more than its standard error."""
+    best: Mixture | None = None
+    for names in LADDER:
+        found = _best_mixture(cells, {name: values[name] for name in names if name in values})
+        if found is not None and (best is None or _pays(best.loss - found.loss)):
+            best = found
+    assert best is not None
+    return best
+
+
+def _pays(gain: Floats) -> bool:
+    """Whether the total over folds is above its standard error."""
+    return bool(gain.sum() > np.sqrt(len(gain)) * gain.std(ddof=1))
+
+
+def _best_mixture(cells: Cells, values: dict[str, Floats]) -> Mixture | None:
+    """Weights that add up to one and minimise the squared error on users left out (stacking, Breiman 1996)."""
+    if not values:
+        return None
+    stacked = np.array(list(values.values()))
+    quadratic = np.einsum("ikc,jkc,kc->ij", stacked, stacked, cells.folds.W, optimize=True)
+    linear = np.einsum("ikc,kc->i", stacked, cells.folds.Y, optimize=True)
+    weights = simplex_minimum(quadratic, linear)
+    return Mixture(tuple(values), weights, cells.fold_loss(np.einsum("i,ikc->kc", weights, stacked)))
+
+
+def simplex_minimum(quadratic: Floats, linear: Floats) -> Floats:
+    """The w >= 0 with sum 1 that minimises w'Qw - 2 b'w, by trying every support: there are only a few methods."""
+    size = len(linear)
+    best, found = np.inf, np.eye(size)[0]
+    for count in range(1, size + 1):
+        for support in map(list, itertools.combinations(range(size), count)):
+            inner = quadratic[np.ix_(support, support)]
+            system = np.block([[inner, np.ones((count, 1))], [np.ones((1, count)), np.zeros((1, 1))]])
+            weights = np.linalg.lstsq(system, np.append(linear[support], 1.0), rcond=None)[0][:count]
+            if (weights < 0).any() or abs(weights.sum() - 1) > 1e-6:
+                continue
+            value = weights @ inner @ weights - 2 * linear[support] @ weights
+            if value < best - 1e-12 * abs(best if np.isfinite(best) else 0.0):
+                best, found = value, np.zeros(size)
+                found[support] = weights / weights.sum()
+    return found
+
+
+def _mixed(cells: Cells, mixture: Mixture, fits: dict[str, Fit]) -> Fit:
+    """The mixture at the knots of all its parts; the influence of users on it mixes alike."""
+    if len(fits) == 1:
+        return next(iter(fits.values()))
+    score = np.unique(np.concatenate([fit.score for fit in fits.values()]))
+    score = score[np.concatenate([[True], np.diff(score) > 1e-7 * (score[-1] - score[0])])]
+    value, matrix, fitted = np.zeros(len(score)), *(np.zeros((len(score), len(cells.sums.W))) for _ in range(2))
+    for name, share in mixture.shares.items():
+        fit = fits[name]
+        at = interpolation(fit.score, score)
+        value += share * (at @ fit.value)
+        matrix += share * (at @ fit.matrix)
+        fitted += share * (at @ fit.fitted)
+    return Fit(score, value, matrix, fitted)
+
+
+def interpolation(knots: Floats, score: Floats) -> Floats:
+    """The matrix (n_scores, k) of straight lines between knots, constant beyond them."""
+    return np.array([np.interp(score, knots, row) for row in np.eye(len(knots))]).T
+
+
+def _recipe(mixture: Mixture) -> str:
+    called = {"kernel": "local linear", "quadratic": "local quadratic", "platt": "Platt", "isotonic": "isotonic"}
+    return " + ".join(f"{share:.2f} {called[name]}" for name, share in mixture.shares.items())
+
+
+def _evidence(cells: Cells, values: dict[str, Floats], mixture: Mixture) -> str:
+    total = cells.sums.W.sum()
+    single = ", ".join(f"{name} {cells.fold_loss(fits).sum() / total:.5f}" for name, fits in values.items())
+    return f"squared error on users left out {mixture.loss.sum() / total:.5f}; alone: {single}"
