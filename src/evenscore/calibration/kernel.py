@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,10 @@ class Kernel:
             fitted=matrix * local,
             words=f"{('Nadaraya-Watson', 'local linear', 'local quadratic')[self.degree]}, bandwidth {h:.3g}",
         )
+
+    def settled(self, cells: Cells) -> Kernel:
+        """The same with its bandwidth chosen."""
+        return replace(self, bandwidth=self.width(cells))
 
     def fold_values(self, cells: Cells) -> Floats:
         """The curve at the cells without each user fold, (n_folds, n_cells)."""

@@ -1,7 +1,7 @@
 """``method="auto"``: the simplest map that users left out do not object to, or the best mixture of maps.
 
-Platt's two numbers are kept unless a mixture of Platt, local linear and local quadratic has a smaller squared error on users left out,
-by more than one standard error of the difference; isotonic regression enters the mixture only on the same terms.
+Platt's two numbers are kept unless a mixture of Platt, local linear and local quadratic has a smaller squared error on users left
+out, by more than one standard error of the difference; isotonic regression enters the mixture only on the same terms.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Auto:
 
     def _methods(self, cells: Cells) -> dict[str, Method]:
         methods: dict[str, Method] = {
-            "kernel": self.kernel,
-            "quadratic": replace(self.kernel, degree=2, kernel="gaussian"),
+            "kernel": self.kernel.settled(cells),
+            "quadratic": replace(self.kernel, degree=2, kernel="gaussian").settled(cells),
             "isotonic": Isotonic(),
             "binning": self.binning,
         }
