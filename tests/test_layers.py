@@ -16,7 +16,7 @@ LAYERS = (
     *("errors", "tables", "coding", "splits", "columns", "axis", "lattice", "observations", "pairs", "pairing", "tally", "archive"),
     *("spanning", "counting", "engines", "kernels", "bandwidth", "inference", "curves", "multiplicity", "comparison", "gaps"),
     *("methods", "joint", "verdict", "parity_result", "regions", "parity", "ordering", "marginal", "simulation", "planning"),
-    *("calibration", "verify", "thresholds", "multiobjective", "calibration_error", "impact", "report", "audit"),
+    *("calibration", "accuracy", "verify", "thresholds", "multiobjective", "calibration_error", "impact", "report", "audit"),
     *("sklearn", "testing", "commands", "cli", "__main__"),
 )
 
@@ -26,7 +26,7 @@ DOWNWARDS = {("tally", "archive"), *((layer, "report") for layer in LAYERS)}
 # Frame libraries come with the caller's data, so no module names them; the others have one home each.
 HOMES = {
     **dict.fromkeys(("pandas", "polars", "pyarrow", "pyspark", "dask", "ibis", "sklearn", "numba"), None),
-    "duckdb": "engines/files.py",
+    "duckdb": "engines/",
     "matplotlib": "report/",
 }
 

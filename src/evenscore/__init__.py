@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from evenscore.simulation.study import study
     from evenscore.simulation.study_result import Study
     from evenscore.tally import Tally
+    from evenscore.verify import Verification, verify
 
 # The public names and where they live; loaded when first used, so that `evenscore --help` need not wait for NumPy.
 _HOMES = {
@@ -48,6 +49,7 @@ _HOMES = {
     "Simulation": "evenscore.simulation",
     "Study": "evenscore.simulation.study_result",
     "Tally": "evenscore.tally",
+    "Verification": "evenscore.verify",
     "calibrate": "evenscore.calibration.fitting",
     "curves": "evenscore.curves",
     "ordering_test": "evenscore.ordering",
@@ -56,6 +58,7 @@ _HOMES = {
     "simulate": "evenscore.simulation",
     "study": "evenscore.simulation.study",
     "tally": "evenscore.engines",
+    "verify": "evenscore.verify",
 }
 
 __all__ = [
@@ -74,6 +77,7 @@ __all__ = [
     "Simulation",
     "Study",
     "Tally",
+    "Verification",
     "calibrate",
     "curves",
     "ordering_test",
@@ -82,6 +86,7 @@ __all__ = [
     "simulate",
     "study",
     "tally",
+    "verify",
 ]
 
 

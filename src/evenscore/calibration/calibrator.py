@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -200,6 +200,56 @@ class Calibrator(Table):
         from evenscore.calibration.storage import load_calibrator
 
         return load_calibrator(Path(path))
+
+    def to_sql(
+        self,
+        *,
+        style: str = "case",
+        table: str | None = None,
+        score: str | None = None,
+        group: str | Sequence[str] | None = None,
+        name: str = "calibrated",
+        on_unknown: str = "null",
+    ) -> str:
+        """SQL that computes what ``transform`` does.
+
+        Parameters
+        ----------
+        style
+            "case": a CASE expression for the calibrated score, or with ``table`` a SELECT of all columns and the calibrated score.
+            "join": a SELECT that joins a table of pieces, shorter to run when there are many groups.
+        score, group
+            Column names; those of the training data by default.
+        on_unknown
+            For groups that were not there in training: "null", "pooled" or "keep".
+        """
+        from evenscore.calibration.export import to_sql
+
+        return to_sql(self, style=style, table=table, score=score, group=group, name=name, on_unknown=on_unknown)
+
+    def lookup(self) -> list[dict[str, Any]]:
+        """The pieces of all maps: value + slope (s - origin) for score_from <= s < score_to; everybody's last (group None)."""
+        from evenscore.calibration.export import lookup_rows
+
+        return lookup_rows(self)
+
+    def save_lookup(self, path: str | Path) -> None:
+        """Write the lookup table as .csv or .parquet."""
+        from evenscore.calibration.export import save_lookup
+
+        save_lookup(self, Path(path))
+
+    def save_onnx(self, path: str | Path, on_unknown: str = "null") -> None:
+        """Write an ONNX model with inputs ``score`` and ``group`` and output ``calibrated`` (needs onnx)."""
+        from evenscore.calibration.onnx import save_onnx
+
+        save_onnx(self, Path(path), on_unknown)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the maps with their standard errors (needs matplotlib)."""
+        from evenscore.report.calibration_figures import draw_calibrator
+
+        return draw_calibrator(self, ax)
 
     def rows(self) -> list[dict[str, Any]]:
         """The knots: one row for each group and knot, all groups together last (group None)."""

@@ -66,10 +66,15 @@ def tally_files(data: Paths, *, say: Callable[[str], None] | None = None, **opti
     return tally_frame(columns, **options)
 
 
-def open_files(data: Paths) -> Source:
-    """Find the files, and which columns they have."""
+def open_files(data: Paths, names: dict[str, list[str]] | None = None) -> Source:
+    """Find the files, and which columns they have; named columns are made ready for their role."""
     paths = find_files(data)
-    return _patiently(paths, lambda settings: _open(paths, {}, settings))
+    return _patiently(paths, lambda settings: _open(paths, names or {}, settings))
+
+
+def group_columns(source: Source, names: dict[str, list[str]]) -> dict[str, str]:
+    """SQL for the named columns in types that NumPy can take; an error names one that is not there."""
+    return _selection(source.types, source.converted, names, "file")
 
 
 def fetch_relation(relation: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -143,7 +148,7 @@ def _patiently(paths: tuple[str, ...], step: Callable[[dict[str, str]], Done]) -
         except duckdb.Error as error:
             better = _remedy(str(error), settings)
             if better == settings:
-                raise FileError(f"cannot read {_shown(paths)}: {_complaint(str(error))}") from None
+                raise FileError(f"cannot read {_shown(paths)}: {complaint(str(error))}") from None
             settings = better
 
 
@@ -156,7 +161,7 @@ def _remedy(complaint: str, settings: dict[str, str]) -> dict[str, str]:
     return settings
 
 
-def _complaint(text: str) -> str:
+def complaint(text: str) -> str:
     """The first lines of what DuckDB says, without advice, SQL and data."""
     lines = text.strip().split("\n\n")[0].splitlines()
     return " ".join(line.strip() for line in lines if not line.startswith(("Original Line", "LINE ", "Possible", "Potential", "*")))
@@ -225,17 +230,17 @@ def _reader(function: str, paths: tuple[str, ...], settings: Mapping[str, str]) 
 
 def _separator(path: str, settings: Mapping[str, str]) -> str:
     encoding = f", encoding = {settings['encoding']}" if "encoding" in settings else ""
-    return str(_query(f"SELECT Delimiter FROM sniff_csv({_text(path)}{encoding})").fetchone()[0])
+    return str(query(f"SELECT Delimiter FROM sniff_csv({_text(path)}{encoding})").fetchone()[0])
 
 
 def _describe(sql: str) -> dict[str, str]:
-    return {str(row[0]): str(row[1]) for row in _query(f"DESCRIBE SELECT * FROM {sql}").fetchall()}
+    return {str(row[0]): str(row[1]) for row in query(f"DESCRIBE SELECT * FROM {sql}").fetchall()}
 
 
 def _holds_integers(sql: str, name: str) -> bool:
     column = quoted(name)
     return bool(
-        _query(f"SELECT coalesce(bool_and({column} = floor({column}) AND abs({column}) < 2^53), true) FROM {sql}").fetchone()[0]
+        query(f"SELECT coalesce(bool_and({column} = floor({column}) AND abs({column}) < 2^53), true) FROM {sql}").fetchone()[0]
     )
 
 
@@ -243,7 +248,7 @@ def _text_as_numbers(sql: str, column: Column) -> tuple[str | None, list[str]]:
     """SQL that turns text into numbers, if all of it can be, and what that assumes; or an error that shows where it cannot."""
     name = quoted(column.name)
     missing = f"trim({name}) IN ({', '.join(map(_text, MISSING))})"
-    n_rows, n_texts, n_missing, n_plain, n_commas = _query(
+    n_rows, n_texts, n_missing, n_plain, n_commas = query(
         f"SELECT count(*), count({name}), count(*) FILTER ({missing}), count(TRY_CAST({name} AS DOUBLE)) FILTER (NOT {missing}), "
         f"count(*) FILTER (regexp_full_match({name}, {_text(DECIMAL_COMMA)})) FROM {sql}"
     ).fetchone()
@@ -259,7 +264,7 @@ def _text_as_numbers(sql: str, column: Column) -> tuple[str | None, list[str]]:
         return f"CASE WHEN NOT {missing} THEN {number} END", [f"assumed: {column.name} has a decimal comma", *notes]
     if n_plain < n_texts / 2:
         return None, []
-    found = _query(
+    found = query(
         f"SELECT row, {name} FROM (SELECT row_number() OVER () - 1 AS row, {name} FROM {sql}) "
         f"WHERE NOT {missing} AND TRY_CAST({name} AS DOUBLE) IS NULL LIMIT 3"
     ).fetchall()
@@ -277,7 +282,7 @@ def _is_old_duckdb() -> bool:
     return int(duckdb.__version__.split(".")[0]) < 2
 
 
-def _query(sql: str) -> Any:
+def query(sql: str) -> Any:
     """Run SQL on a connection of its own."""
     import duckdb
 
@@ -301,7 +306,7 @@ def _names(roles: dict[str, Any]) -> dict[str, list[str]]:
 def _fetch(source: Source, names: dict[str, list[str]]) -> dict[str, Any]:
     """The needed columns as arrays."""
     selected = _selection(source.types, source.converted, names, "file")
-    columns = _tidied(_query(f"SELECT {', '.join(selected.values())} FROM {source.sql}").fetchnumpy(), source.types, selected)
+    columns = _tidied(query(f"SELECT {', '.join(selected.values())} FROM {source.sql}").fetchnumpy(), source.types, selected)
     if all(len(values) == 0 for values in columns.values()):
         raise DataError(f"{_shown(source.paths)}: the data has no rows, only the columns {listing(source.types)}")
     return columns

@@ -14,7 +14,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 STYLES = ("-", "--", "-.", ":")
 
 
-def _axes(ax: Any) -> Any:
+def axes(ax: Any) -> Any:
+    """The axes to draw on: those given, or new ones."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:
@@ -22,17 +23,17 @@ def _axes(ax: Any) -> Any:
     return plt.subplots(figsize=(7, 4.5), layout="constrained")[1] if ax is None else ax
 
 
-def _plain(label: Any) -> str:
+def plain(label: Any) -> str:
     """A label as it is: matplotlib would read $ as mathematics and hide a leading underscore."""
     return "\u200b" + label_text(label).replace("$", r"\$")
 
 
 def draw_curves(curves: Curves, ax: Any = None) -> Any:
     """The expected outcome along the score, a line and a simultaneous band a group."""
-    ax = _axes(ax)
+    ax = axes(ax)
     for place, curve in enumerate(curves.curves):
         colour = COLOURS[place % len(COLOURS)]
-        ax.plot(curve.score, curve.estimate, STYLES[place % len(STYLES)], color=colour, label=_plain(curve.group))
+        ax.plot(curve.score, curve.estimate, STYLES[place % len(STYLES)], color=colour, label=plain(curve.group))
         ax.fill_between(curve.score, curve.band_low, curve.band_high, color=colour, alpha=0.15, linewidth=0)
     ax.set(xlabel="score", ylabel="expected outcome")
     if curves.binary:  # a band of a few users would otherwise stretch the axis far beyond what an outcome can be
@@ -44,11 +45,11 @@ def draw_curves(curves: Curves, ax: Any = None) -> Any:
 
 def draw_gaps(test: ParityTest, ax: Any = None) -> Any:
     """The gap of each pair along the score, with its simultaneous band."""
-    ax = _axes(ax)
+    ax = axes(ax)
     ax.axhline(0, color="0.4", linewidth=0.8)
     for place, pair in enumerate(test.pairs):
         colour = COLOURS[place % len(COLOURS)]
-        name = f"{_plain(pair.group_a)} − {_plain(pair.group_b)} (p = {p_text(pair.p_adjusted)})"
+        name = f"{plain(pair.group_a)} − {plain(pair.group_b)} (p = {p_text(pair.p_adjusted)})"
         ax.plot(pair.score, pair.gap, STYLES[place % len(STYLES)], color=colour, label=name)
         ax.fill_between(pair.score, pair.band_low, pair.band_high, color=colour, alpha=0.15, linewidth=0)
     ax.set(xlabel="score", ylabel="gap in expected outcome", title=f"{test.verdict} (p = {p_text(test.p_value)})")

@@ -1,0 +1,170 @@
+"""Files that DuckDB writes: small tables, and data with one more column, in a stream that never holds all rows."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenscore.engines.files import Paths, complaint, find_files, group_columns, open_files, query, quoted
+from evenscore.errors import DataError, FileError, OptionError, listing
+
+PARQUET = "FORMAT parquet"
+FORMATS = {".parquet": PARQUET, ".pq": PARQUET, ".csv": "FORMAT csv, HEADER", ".tsv": "FORMAT csv, HEADER, DELIMITER '\t'"}
+TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
+
+Progress = Callable[[float], None]
+
+
+def write_parquet(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """A small table of plain values, each column of one type or null."""
+    import duckdb
+
+    kinds = {name: next(type(row[name]) for row in rows if row[name] is not None) for name in rows[0]}
+    connection = duckdb.connect()
+    declared = ", ".join(f"{quoted(name)} {TYPES[kind]}" for name, kind in kinds.items())
+    connection.execute(f"CREATE TABLE pieces ({declared})")
+    places = f"({', '.join('?' * len(kinds))})"
+    connection.execute(f"INSERT INTO pieces VALUES {', '.join([places] * len(rows))}", [x for row in rows for x in row.values()])
+    with written_whole(path) as temporary:
+        connection.execute(f"COPY pieces TO {_text(temporary)} ({PARQUET})")
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Files to be copied with one more column.
+
+    source: where rows come from, unchanged: the columns of a CSV file as text. score, groups: SQL for the score as a double and
+    for the group columns in the types that a tally would see.
+    """
+
+    types: dict[str, str]
+    source: str
+    score: str
+    groups: tuple[str, ...]
+
+
+def open_stream(data: Paths, score: str, groups: Sequence[str], say: Callable[[str], None] | None = None) -> Stream:
+    """Find the files and their columns."""
+    names = {"score": [score], "group": list(groups)}
+    found = open_files(data, names)
+    for note in found.notes:
+        if say is not None:
+            say(note)
+    selected = group_columns(found, names)
+    raw = found.sql.removesuffix(")") + ", all_varchar = true)" if found.sql.startswith("read_csv(") else found.sql
+
+    def column(name: str, kind: str) -> str:
+        return f"CAST({quoted(name)} AS {kind})" if raw != found.sql else quoted(name)
+
+    as_score = found.converted.get(score) or f"CAST({column(score, found.types[score])} AS DOUBLE)"
+    as_groups = tuple(
+        column(name, found.types[name]) if selected[name] == quoted(name) else f"CAST({quoted(name)} AS VARCHAR)" for name in groups
+    )
+    return Stream(found.types, raw, as_score, as_groups)
+
+
+def count_groups(stream: Stream) -> tuple[list[Any], list[int], list[int]]:
+    """Arrays of the labels of each combination of groups that occurs, its rows, and its rows without a score."""
+    labels = [f"{expression} AS g{i}" for i, expression in enumerate(stream.groups)]
+    missing = f"count(*) FILTER ({_is_missing(stream.score)})"
+    found = _run(f"SELECT {', '.join(labels)}, count(*) AS n, {missing} AS missing FROM {stream.source} GROUP BY ALL").fetchnumpy()
+    return [found[f"g{i}"] for i in range(len(labels))], found["n"].tolist(), found["missing"].tolist()
+
+
+def count_outside(stream: Stream, ranges: Sequence[tuple[str, float, float]]) -> list[tuple[int, int]]:
+    """Rows below and above the range of each condition."""
+    if not ranges:
+        return []
+    known = f"NOT {_is_missing(stream.score)}"
+    counts = [
+        f"count(*) FILTER ({known} AND ({condition}) AND {stream.score} {sign} {limit!r}::DOUBLE)"
+        for condition, low, high in ranges
+        for sign, limit in (("<", low), (">", high))
+    ]
+    found = _run(f"SELECT {', '.join(counts)} FROM {stream.source}").fetchone()
+    return list(zip(found[::2], found[1::2], strict=True))
+
+
+def copy_with_column(stream: Stream, expression: str, name: str, path: Path, progress: Progress | None = None) -> None:
+    """Write all rows with one more column; a missing score stays missing."""
+    if path.suffix.lower() not in FORMATS:
+        raise OptionError(f"{path}: results are written as {listing(FORMATS)}")
+    if name in stream.types:
+        raise OptionError(f"the data has a column {name!r} already; give the new one another name")
+    column = f"CASE WHEN {_is_missing(stream.score)} THEN NULL ELSE {expression} END AS {quoted(name)}"
+    options = FORMATS[path.suffix.lower()]
+    with written_whole(path) as temporary:
+        _run(f"COPY (SELECT *, {column} FROM {stream.source}) TO {_text(temporary)} ({options})", progress)
+
+
+def refuse_overwriting(data: Paths, path: Path) -> None:
+    """The result must not take the place of what it is made from."""
+    if path.exists() and any(Path(name).samefile(path) for name in find_files(data)):
+        raise OptionError(f"{path} is read and written at once; give the result another name")
+
+
+def _is_missing(score: str) -> str:
+    return f"({score} IS NULL OR isnan({score}))"
+
+
+def _run(sql: str, progress: Progress | None = None) -> Any:
+    """Run SQL, and tell how far it is, from 0 to 1."""
+    import duckdb
+
+    connection = query("SELECT 1")
+    connection.execute("SET enable_progress_bar = true")
+    connection.execute("SET enable_progress_bar_print = false")
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            connection.execute(sql)
+        except BaseException as error:  # it is raised again in the thread that waits
+            failures.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.1)
+            if progress is not None:
+                progress(max(float(connection.query_progress()), 0.0) / 100)
+    except KeyboardInterrupt:
+        connection.interrupt()
+        thread.join()
+        raise
+    if failures and isinstance(failures[0], duckdb.Error):
+        raise DataError(f"DuckDB could not do it: {complaint(str(failures[0]))}") from None
+    if failures:
+        raise failures[0]
+    return connection
+
+
+@contextlib.contextmanager
+def written_whole(path: Path) -> Iterator[str]:
+    """A temporary path that becomes the file when all went well, and vanishes otherwise."""
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=path.suffix, dir=path.resolve().parent)
+        os.close(handle)
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {error.strerror or error}") from None
+    try:
+        yield temporary
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(temporary).chmod(0o666 & ~mask)
+        Path(temporary).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink()
+        raise
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
