@@ -7,6 +7,7 @@ is exact: ``score >= cut`` and ``cell >= first cell of the cut`` are the same st
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +21,7 @@ SCALES = ("score", "logit", "rank")
 MAX_CELLS = 512
 TAIL = 0.0005  # beyond these quantiles scores share an end cell, so that one outlier spoils nothing
 CHUNK = 1 << 16
+ORDER = ("edges", "values", "scale", "low", "high", "open_ended", "max_cells")
 
 
 class Lattice:
@@ -80,11 +82,14 @@ class Lattice:
     ) -> None:
         edges.setflags(write=False)
         for name, value in zip(
-            ("edges", "values", "scale", "low", "high", "open_ended", "max_cells"),
+            ORDER,
             (edges, values, scale, low, high, open_ended, max_cells),
             strict=True,
         ):
             object.__setattr__(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Lattice._make, tuple(getattr(self, name) for name in ORDER)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Lattice does not change; make a new one")
