@@ -104,7 +104,7 @@ def test_groups_in_x_need_no_routing(data):
 def test_bad_input(data):
     X = data["score"].reshape(-1, 1)
     model = GroupCalibrator().fit(X, data["outcome"], data["group"], groups=data["user"])
-    with pytest.raises(es.DataError, match="unknown.*'c'"):
+    with pytest.raises(es.DataError, match=r"unknown.*'c'"):
         model.predict(X[:2], sensitive_features=["a", "c"])
     with pytest.warns(es.EvenscoreWarning, match="1 rows of unknown"):
         assert model.set_params(on_unknown="keep").predict(X[:2], ["a", "c"])[1] == X[1, 0]

@@ -21,7 +21,9 @@ import click
 
 from evenscore import __version__
 from evenscore.commands import BAD, CRASH, INTERRUPTED, UNREAD
+from evenscore.commands.apply import apply
 from evenscore.commands.audit import audit
+from evenscore.commands.calibrate import calibrate
 from evenscore.commands.common import in_options
 
 
@@ -31,7 +33,7 @@ def cli() -> None:
     """Does a score mean the same thing for everyone?"""
 
 
-for command in (audit,):
+for command in (apply, audit, calibrate):
     cli.add_command(command)
 
 

@@ -118,7 +118,7 @@ class GroupCalibrator(TransformerMixin, BaseEstimator):
             warnings.warn("; ".join(applied._notes()), EvenscoreWarning, stacklevel=2)
         return applied.scores
 
-    def score(self, X: Any, y: ArrayLike, sensitive_features: Any = None, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: Any, y: ArrayLike, sensitive_features: Any = None, sample_weight: Any = None) -> float:
         """The negative mean squared error: higher is better."""
         outcome = np.asarray(column_or_1d(y), dtype=np.float64)
         return -float(np.average((self.predict(X, sensitive_features) - outcome) ** 2, weights=sample_weight))

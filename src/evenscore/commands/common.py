@@ -18,7 +18,7 @@ from evenscore import __version__
 if TYPE_CHECKING:
     from evenscore.tally import Tally
 
-OF_DATA = ("score", "outcome", "groups", "user", "independent", "weight", "count", "nulls", "scale", "cells")
+OF_DATA = ("score", "outcome", "groups", "user", "independent", "weight", "count", "nulls", "scale", "cells", "split")
 
 
 def choice(name: str, choices: list[str], words: str) -> Callable[[Any], Any]:
@@ -80,7 +80,8 @@ def read_tally(
     from evenscore.archive import is_tally_file, load_tally
 
     if len(data) == 1 and is_tally_file(Path(data[0])):
-        given = [name for name in OF_DATA if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT]
+        unset = (None, click.core.ParameterSource.DEFAULT)
+        given = [name for name in OF_DATA if context.get_parameter_source(name) not in unset]
         if given:
             needless = "group" if given[0] == "groups" else given[0]
             raise click.UsageError(f"{data[0]} is a saved tally, made once and for all; leave out --{needless}", context)
@@ -102,6 +103,7 @@ def read_tally(
         cells=options["cells"],
         scale=options["scale"],
         nulls=options["nulls"],
+        split=options.get("split"),
         progress=None if quiet else lambda done, total: show(f"counting {done:,} of {total:,} rows", quiet),
         say=notes.append,
     )
@@ -187,4 +189,6 @@ def noted_warnings(notes: list[str]) -> Iterator[None]:
 def in_options(message: str) -> str:
     """Advice such as nulls='drop' in the words of the command line."""
     message = re.sub(r"(?<![\w'\"])(nulls|scale|cells|alpha|tolerance|weighting|method)='?([\w.+-]+)'?", r"--\1 \2", message)
+    message = re.sub(r"(?<![\w'\"])on_unknown='(\w+)'", r"--on-unknown \1", message)
+    message = re.sub(r"(?<![\w'\"])split='([^']*)'", r"--split \1", message)
     return re.sub(r"(?<![\w'\"])(weight|count)=(?!\w)", r"--\1", message)

@@ -47,6 +47,7 @@ class Stream:
     source: str
     score: str
     groups: tuple[str, ...]
+    group_types: tuple[str, ...]
 
 
 def open_stream(data: Paths, score: str, groups: Sequence[str], say: Callable[[str], None] | None = None) -> Stream:
@@ -66,7 +67,7 @@ def open_stream(data: Paths, score: str, groups: Sequence[str], say: Callable[[s
     as_groups = tuple(
         column(name, found.types[name]) if selected[name] == quoted(name) else f"CAST({quoted(name)} AS VARCHAR)" for name in groups
     )
-    return Stream(found.types, raw, as_score, as_groups)
+    return Stream(found.types, raw, as_score, as_groups, tuple(found.types[name] for name in groups))
 
 
 def count_groups(stream: Stream) -> tuple[list[Any], list[int], list[int]]:
@@ -74,7 +75,9 @@ def count_groups(stream: Stream) -> tuple[list[Any], list[int], list[int]]:
     labels = [f"{expression} AS g{i}" for i, expression in enumerate(stream.groups)]
     missing = f"count(*) FILTER ({_is_missing(stream.score)})"
     found = _run(f"SELECT {', '.join(labels)}, count(*) AS n, {missing} AS missing FROM {stream.source} GROUP BY ALL").fetchnumpy()
-    return [found[f"g{i}"] for i in range(len(labels))], found["n"].tolist(), found["missing"].tolist()
+    arrays = [found[f"g{i}"] for i in range(len(labels))]
+    arrays = [_dates(array) if kind == "DATE" else array for array, kind in zip(arrays, stream.group_types, strict=True)]
+    return arrays, found["n"].tolist(), found["missing"].tolist()
 
 
 def count_outside(stream: Stream, ranges: Sequence[tuple[str, float, float]]) -> list[tuple[int, int]]:
@@ -107,6 +110,11 @@ def refuse_overwriting(data: Paths, path: Path) -> None:
     """The result must not take the place of what it is made from."""
     if path.exists() and any(Path(name).samefile(path) for name in find_files(data)):
         raise OptionError(f"{path} is read and written at once; give the result another name")
+
+
+def _dates(array: Any) -> Any:
+    """A date is a date and not a moment."""
+    return array.astype("datetime64[D]")
 
 
 def _is_missing(score: str) -> str:
