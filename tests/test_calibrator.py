@@ -37,7 +37,7 @@ def labelled(labels, n_users=60):
 def test_scores_outside_the_range_are_held_constant_and_counted(calibrator):
     each = calibrator.map_of(0)
     with pytest.warns(es.EvenscoreWarning, match="3 scores lie outside"):
-        found = calibrator.transform([-5.0, 0.5, 7.0, 1e300], [0, 0, 0, 0])
+        found = calibrator.transform([-5.0, 0.5, 7.0, 1e70], [0, 0, 0, 0])
     assert found.tolist() == [each.value[0], each.at(0.5), each.value[-1], each.value[-1]]
     applied = calibrator.apply([-5.0, 0.5, 7.0, 9.0], [0, 0, 0, 1])
     assert (applied.n_outside, applied.n_unknown, applied.n_null) == (3, 0, 0)
@@ -207,9 +207,10 @@ def test_what_cannot_be_calibrated(tally):
 # Files
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"method": "auto"}, {"method": "binning"}, {"reference": 0}, {"remember_users": "a long secret"}], ids=str
-)
+OPTIONS = [{}, {"method": "auto"}, {"method": "binning"}, {"reference": 0}, {"remember_users": "a long secret"}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_a_file_holds_everything(tally, options, tmp_path):
     calibrator = es.calibrate(tally, **options)
     calibrator.save(tmp_path / "map.json")

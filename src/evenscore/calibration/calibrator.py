@@ -269,7 +269,7 @@ class Calibrator(Table):
                 "knots": len(each.score),
                 "from_score": each.low,
                 "to_score": each.high,
-                "map": each.words,
+                "map": each.words.split(";")[0],
             }
             for each in self.maps
         ]
@@ -300,7 +300,8 @@ class Calibrator(Table):
         return f"Calibrator of {len(self.maps)} groups by {self.method}{kept}{shape}, weighted per {self.weighting}"
 
     def _notes(self) -> list[str]:
-        return [f"{label_text(group)}: {reason}" for group, reason in self.reasons.items()]
+        chosen = [f"{label_text(each.group)}: {each.words}" for each in self.maps if self.method == "auto" and each.source == "own"]
+        return chosen + [f"{label_text(group)}: {reason}" for group, reason in self.reasons.items()]
 
     def _frame_kind(self) -> str | None:
         return self.frame_kind

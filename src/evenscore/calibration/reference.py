@@ -11,6 +11,7 @@ from evenscore.calibration.maps import GroupMap
 
 Floats = NDArray[np.float64]
 
+JUMP = 1e-7  # of the range: over so much of the score a map crosses a flat stretch of the reference
 FLATTEST = 1e-3  # of the mean slope: where the reference is flatter, any score would do
 
 
@@ -20,8 +21,7 @@ def to_reference(each: GroupMap, reference: GroupMap) -> GroupMap:
     Outcomes beyond those of the reference get its lowest or highest score.
     """
     score = _breakpoints(each, reference)
-    level, back = _inverse(reference)
-    value = np.interp(each.at(score), level, back)
+    value = _inverse(reference, each.at(score))
     slope = _slope_at(reference, value)
     own, other = each.design(score) @ each.factor, reference.design(value) @ reference.factor
     factor = np.concatenate([own, -other], axis=1) / slope[:, None]
@@ -44,24 +44,28 @@ def beyond(each: GroupMap, reference: GroupMap, score: Floats, weight: Floats) -
     return float(weight[outside].sum() / weight.sum())
 
 
-def _inverse(reference: GroupMap) -> tuple[Floats, Floats]:
-    """Ascending outcomes and the score of each; a flat stretch stands for its middle."""
-    level, place = np.unique(reference.value, return_inverse=True)
-    counts = np.bincount(place)
-    return level, np.bincount(place, reference.score) / counts
+def _inverse(reference: GroupMap, level: Floats) -> Floats:
+    """The score that stands for an outcome; of a flat stretch, its middle."""
+    last = np.interp(level, reference.value, reference.score)
+    first = -np.interp(-level, -reference.value[::-1], -reference.score[::-1])
+    return (first + last) / 2
 
 
 def _breakpoints(each: GroupMap, reference: GroupMap) -> Floats:
-    """The knots of the group, and the scores where its curve passes a knot of the reference."""
+    """The knots of the group, and the scores where its curve passes a knot of the reference; twice where the reference is flat."""
+    levels, counts = np.unique(reference.value, return_counts=True)
+    span = max(each.score[-1] - each.score[0], 1e-300)
     found = [each.score]
     for left in range(len(each.score) - 1):
         low, high = each.value[left : left + 2]
-        inside = reference.value[(reference.value > min(low, high)) & (reference.value < max(low, high))]
-        if len(inside):
-            share = (np.unique(inside) - low) / (high - low)
-            found.append(each.score[left] + share * (each.score[left + 1] - each.score[left]))
-    score = np.unique(np.concatenate(found))
-    return score[np.concatenate([[True], np.diff(score) > 1e-9 * (score[-1] - score[0])])]
+        inside = (levels > min(low, high)) & (levels < max(low, high))
+        if inside.any():
+            share = (levels[inside] - low) / (high - low)
+            crossing = each.score[left] + share * (each.score[left + 1] - each.score[left])
+            flat = crossing[counts[inside] > 1]
+            found += [crossing, flat - JUMP * span, flat + JUMP * span]
+    score = np.unique(np.clip(np.concatenate(found), each.score[0], each.score[-1]))
+    return score[np.concatenate([[True], np.diff(score) > JUMP * span / 10])]
 
 
 def _slope_at(reference: GroupMap, score: Floats) -> Floats:

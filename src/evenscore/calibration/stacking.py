@@ -22,6 +22,7 @@ from evenscore.errors import OptionError
 
 Floats = NDArray[np.float64]
 
+LEAST = 0.01  # a smaller share is not worth its knots
 LADDER = (("platt",), ("platt", "kernel", "quadratic"), ("platt", "kernel", "quadratic", "isotonic"))
 
 
@@ -110,6 +111,7 @@ def _best_mixture(cells: Cells, values: dict[str, Floats]) -> Mixture | None:
     quadratic = np.einsum("ikc,jkc,kc->ij", stacked, stacked, cells.folds.W, optimize=True)
     linear = np.einsum("ikc,kc->i", stacked, cells.folds.Y, optimize=True)
     weights = simplex_minimum(quadratic, linear)
+    weights = np.where(weights < LEAST, 0.0, weights) / weights[weights >= LEAST].sum()
     return Mixture(tuple(values), weights, cells.fold_loss(np.einsum("i,ikc->kc", weights, stacked)))
 
 
