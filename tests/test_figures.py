@@ -30,3 +30,26 @@ def test_gaps_draw_every_pair_on_given_axes(tally):
     assert len(ax.lines) == 4
     figure.canvas.draw()
     matplotlib.pyplot.close(figure)
+
+
+def test_maps_draw_every_group(tally):
+    for method in ("kernel", "binning"):
+        ax = es.calibrate(tally, method=method).plot()
+        assert len(ax.lines) == 4 and len(ax.collections) == 3  # and the line of unchanged scores
+        ax.figure.canvas.draw()
+        matplotlib.pyplot.close(ax.figure)
+
+
+def test_a_verification_draws_before_and_after():
+    data = es.simulate(600, curve={"a": (0, 1), "b": (-0.8, 0.9)}).data(seed=1)
+    columns = {"score": "score", "outcome": "outcome", "group": "group", "user": "user"}
+    found = es.verify(es.calibrate(es.tally(data, **columns, split="1/2")), data, tolerance=0.05)
+    left, right = found.plot()
+    assert left.get_title().startswith("before: disparity") and right.get_title().startswith("after")
+    for side, test in ((left, found.before), (right, found.after)):
+        assert np.array_equal(side.lines[1].get_ydata(), test.pairs[0].gap)
+    left.figure.canvas.draw()
+    matplotlib.pyplot.close(left.figure)
+    figure, both = matplotlib.pyplot.subplots(1, 2)
+    assert found.plot(both)[0] is both[0]
+    matplotlib.pyplot.close(figure)

@@ -152,6 +152,7 @@ def verify(
     method: str = "auto",
     tolerance: float | None = None,
     alpha: float = 0.05,
+    reference: Any = None,
     weighting: str | None = None,
     seed: int = 0,
     **options: Any,
@@ -171,8 +172,8 @@ def verify(
         The secret that ``es.calibrate(..., remember_users=...)`` was given: fitted users are recognised and refused.
     unseen
         True: you vouch that none of these users was fitted on; needed when there is neither a split nor a key.
-    method, tolerance, alpha, weighting, seed
-        As for ``es.parity_test``; the ordering test has the same tolerance.
+    method, tolerance, alpha, reference, weighting, seed
+        As for ``es.parity_test``; the ordering test has the same tolerance. A reference compares each group with that one only.
     options
         More arguments for ``es.tally``, such as ``nulls``.
     """
@@ -189,7 +190,7 @@ def verify(
     weighting = weighting or calibrator.weighting
     repaired = calibrated_tally(tally, calibrator, on_unknown)
     both = (tally, repaired)
-    shared: dict[str, Any] = {"tolerance": tolerance, "alpha": alpha, "weighting": weighting, "seed": seed}
+    shared: dict[str, Any] = {"tolerance": tolerance, "alpha": alpha, "reference": reference, "weighting": weighting, "seed": seed}
     before, after = (parity_test(each, method=method, **shared) for each in both)
     ordering_before, ordering_after = (ordering_test(each, **shared) for each in both)
     accuracy = accuracies(tally, calibrator, on_unknown, weighting, alpha)

@@ -49,7 +49,8 @@ def draw_verification(verification: Verification, ax: Any = None) -> Any:
             xlabel="score" if words == "before" else "calibrated score",
             title=f"{words}: {test.verdict} (p = {p_text(test.p_value)})",
         )
-        side.legend(frameon=False, fontsize="small")
+        title = f"line: gap; band: {1 - test.alpha:.0%}, all scores at once"
+        side.legend(title=title, title_fontsize="small", frameon=False, fontsize="small")
     left.set_ylabel("gap in expected outcome")
     return np.array([left, right])
 
