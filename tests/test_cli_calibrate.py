@@ -143,8 +143,6 @@ def test_a_terminal_sees_progress(folder, tmp_path):
     ]
     with subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=slave) as process:
         assert process.wait(120) == 0
-    import os
-
     os.close(slave)
     assert b"writing [" in os.read(master, 65536)
     os.close(master)
