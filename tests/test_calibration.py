@@ -13,7 +13,7 @@ from evenscore.calibration.isotonic import Isotonic
 from evenscore.calibration.kernel import Kernel
 from evenscore.calibration.maps import GroupMap, covariance_factor
 from evenscore.calibration.platt import Platt
-from evenscore.calibration.stacking import simplex_minimum
+from evenscore.calibration.stacking import simplex_minimum, sure_share
 from evenscore.coding import folds, hash_integers
 from evenscore.simulation import Curve
 
@@ -189,6 +189,17 @@ def test_simplex_minimum():
         )
         assert found @ quadratic @ found - 2 * linear @ found <= best.fun + 1e-6
     np.testing.assert_allclose(simplex_minimum(np.ones((2, 2)), np.ones(2)).sum(), 1)  # two methods that agree
+
+
+def test_the_share_of_a_gain_that_is_sure():
+    even = np.tile([1.0, 3.0], 5)  # a total of 20 with a standard error of 10/3
+    assert sure_share(even) == 1 and sure_share(-even) == 0
+    spread = np.array([10.0, -8.0] * 5)
+    z = spread.sum() / (np.sqrt(10) * spread.std(ddof=1))
+    assert 0.3 < z < 0.5 and sure_share(spread) == 0
+    spread = np.array([10.0, -5.0] * 5)
+    assert sure_share(spread) == pytest.approx(spread.sum() / (np.sqrt(10) * spread.std(ddof=1)) - 0.5)
+    assert sure_share(np.zeros(10)) == 0 and sure_share(np.ones(10)) == 1
 
 
 @pytest.mark.parametrize(("curve", "wanted"), [((-0.5, 1.5), "1.00 Platt"), ("bumpy", "local")], ids=["logit", "bumpy"])

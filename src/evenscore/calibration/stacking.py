@@ -1,9 +1,9 @@
 """``method="auto"``: the simplest map that users left out do not object to, or the best mixture of maps.
 
 Platt's two numbers are the starting point. The map moves from there towards the mixture of Platt, local linear and local quadratic
-with the smallest squared error on users left out, by the share 1 - 1/z^2, z the gain in standard errors, and not at all when z is
-below 1; isotonic regression enters on the same terms. The share is a James-Stein factor: choosing one or the other costs more where
-both are nearly right.
+with the smallest squared error on users left out: not at all when its gain is below half a standard error, all the way when it is
+above one and a half, and in between by a share. Isotonic regression enters on the same terms. Moving by degrees costs less than
+choosing, where both are nearly right.
 """
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ def _moved(cells: Cells, values: dict[str, Floats], here: Mixture, there: Mixtur
 
 
 def sure_share(gain: Floats) -> float:
-    """1 - 1/z^2 for the total gain over folds in its standard errors z; 0 below one standard error."""
+    """How far to go: z - 1/2, kept in [0, 1], for the total gain over folds in its standard errors z."""
     total, error = float(gain.sum()), float(np.sqrt(len(gain)) * gain.std(ddof=1))
-    return 0.0 if total <= error else 1 - (error / total) ** 2
+    return float(np.clip(total / error - 0.5, 0.0, 1.0)) if error > 0 else float(total > 0)
 
 
 def _best_mixture(cells: Cells, values: dict[str, Floats]) -> Mixture | None:
