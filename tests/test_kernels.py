@@ -3,7 +3,7 @@ import pytest
 from scipy.integrate import quad
 
 import evenscore as es
-from evenscore.kernels import KERNELS, indicator_smoother, smoother
+from evenscore.kernels import KERNELS, indicator_smoother, local_fits, smoother
 
 ORDERS = {"gaussian": 2, "epanechnikov": 2, "box": 2, "triangular": 2, "gaussian4": 4, "gaussian6": 6}
 RNG = np.random.default_rng(0)
@@ -110,3 +110,18 @@ def test_indicators():
 def test_impossible_smoothers(options, message):
     with pytest.raises(es.OptionError, match=message):
         smoother(**{"points": np.array([0.5]), "positions": POSITIONS, "weight": WEIGHT, "bandwidth": 0.1} | options)
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2])
+def test_fits_of_several_sums_are_those_of_one_smoother_each(degree):
+    rng = np.random.default_rng(0)
+    positions, points = np.sort(rng.random(60)), np.linspace(0.1, 0.9, 7)
+    weight, outcome = rng.random((3, 60)), rng.random((3, 60))
+    weight[2, 2:] = 0.0  # too few cells for a slope
+    u = (positions[None, :] - points[:, None]) / 0.15
+    found = local_fits(KERNELS["gaussian"].shape(u), u, weight, outcome, degree)
+    for own_weight, own_outcome, fit in zip(weight, outcome, found, strict=True):
+        options = {"bandwidth": 0.15, "degree": degree, "near": False}
+        matrix = smoother(points=points, positions=positions, weight=own_weight, **options).matrix
+        np.testing.assert_allclose(fit, matrix @ own_outcome, rtol=1e-8)
+    assert np.isnan(found[2]).all() == (degree == 2)

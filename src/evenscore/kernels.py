@@ -167,14 +167,24 @@ def local_fits(k: Floats, u: Floats, weight: Floats, outcome: Floats, degree: in
     powers = [k]
     for _ in range(2 * degree):
         powers.append(powers[-1] * u)
-    moments = np.stack([power @ weight.T for power in powers], axis=-1)
-    targets = np.stack([power @ outcome.T for power in powers[: degree + 1]], axis=-1)
-    size = np.arange(degree + 1)
-    empty = ~(np.abs(moments[..., 0]) > TINY)
-    total = np.where(empty, 1.0, moments[..., 0])[..., None]
-    inverse, bad = _inverse((moments / total)[..., size[:, None] + size].reshape(-1, degree + 1, degree + 1))
-    found = np.einsum("ja,ja->j", inverse[:, 0], (targets / total).reshape(-1, degree + 1))
-    return np.where(bad | empty.ravel(), np.nan, found).reshape(empty.shape).T
+    moments = [power @ weight.T for power in powers]
+    targets = [power @ outcome.T for power in powers[: degree + 1]]
+    empty = ~(np.abs(moments[0]) > TINY)
+    total = np.where(empty, 1.0, moments[0])
+    cofactors, determinant, size = _first_row([moment / total for moment in moments], degree)
+    bad = empty | ~(np.abs(determinant) >= SINGULAR * size)
+    level = sum(cofactor * target for cofactor, target in zip(cofactors, targets, strict=True))
+    return np.asarray(np.where(bad, np.nan, level / total / np.where(bad, 1.0, determinant)).T)
+
+
+def _first_row(m: list[Floats], degree: int) -> tuple[list[Floats], Floats, Floats]:
+    """Cofactors of the first row of the matrix of moments m[a + b], its determinant, and the product of its diagonal."""
+    if degree == 0:
+        return [np.ones_like(m[0])], m[0], np.abs(m[0])
+    if degree == 1:
+        return [m[2], -m[1]], m[0] * m[2] - m[1] ** 2, np.abs(m[0] * m[2])
+    row = [m[2] * m[4] - m[3] ** 2, m[2] * m[3] - m[1] * m[4], m[1] * m[3] - m[2] ** 2]
+    return row, m[0] * row[0] + m[1] * row[1] + m[2] * row[2], np.abs(m[0] * m[2] * m[4])
 
 
 def _coefficients(inverse: Floats, k: Floats, u: Floats, degree: int) -> Floats:

@@ -29,7 +29,7 @@ class Cells:
     sums: CellSums
     score: Floats
     folds: FoldSums
-    pairs: PairMatrices
+    pairs: PairMatrices | None
     n_users: int
     n_rows: int
     centre: float
@@ -58,9 +58,10 @@ class Cells:
         return float(min(low, self.score[first])), float(max(high, self.score[last]))
 
     def without_folds(self) -> list[Cells]:
-        """The cells without each user fold; inside a cell nothing is known then."""
+        """The cells without each user fold; inside a cell, and about pairs of cells, nothing is known then."""
         flat = np.zeros_like(self.sums.W)
-        return [replace(self, sums=replace(self.sums, W=w, Y=y, tilt=flat)) for w, y in zip(*folds_left(self.sums, self.folds))]
+        left = zip(*folds_left(self.sums, self.folds), strict=True)
+        return [replace(self, sums=replace(self.sums, W=w, Y=y, tilt=flat), pairs=None) for w, y in left]
 
     def fold_loss(self, fits: Floats) -> Floats:
         """Squared error on the users left out, (n_folds,), for fits at the cells without each fold, (n_folds, n_cells)."""
@@ -134,6 +135,7 @@ def bounded(cells: Cells, value: Floats) -> Floats:
 
 def as_map(cells: Cells, fit: Fit) -> GroupMap:
     """The map with the user-robust covariance of its knots."""
+    assert cells.pairs is not None
     covariance = residual_covariance(cells.pairs, fit.matrix, fit.fitted, fit.matrix, fit.fitted)
     return GroupMap(
         group=cells.group,
@@ -155,10 +157,12 @@ def average_matrix(cells: Cells, owners: list[NDArray[np.int64]]) -> tuple[Float
     for row, members in enumerate(owners):
         matrix[row, members] = 1 / cells.sums.W[members].sum()
     value = matrix @ cells.sums.Y
+    if cells.pairs is None:
+        return value, matrix
     effective = effective_users(matrix, cells.pairs)
     return value, matrix * np.nan_to_num(small_sample(effective), nan=1.0)[:, None]
 
 
 def refitted(cells: Cells, fitter: Fitter) -> Floats:
-    """A map at the cells, fitted without each user fold, (n_folds, n_cells)."""
+    """A map at the cells, fitted without each user fold, (n_folds, n_cells); such fits have no standard errors."""
     return np.array([fitter(part).at(cells.score) if part.sums.W.any() else 0 * cells.score for part in cells.without_folds()])

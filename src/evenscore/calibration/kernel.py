@@ -86,6 +86,7 @@ class Kernel:
 
     def _smooth(self, cells: Cells, position: Floats, h: float) -> tuple[Smoother, Floats]:
         """The smoother at the knots, wider where few users are, and the effective users of each knot."""
+        assert cells.pairs is not None
         smooth = smooth_at(cells.lattice, cells.sums, position, h, self.degree, self.kernel)
         effective = effective_users(smooth.matrix, cells.pairs)
         for power in range(1, WIDENINGS + 1):
