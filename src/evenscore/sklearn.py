@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenscore.calibration.calibrator import OFTEN, ON_UNKNOWN, Calibrator
+from evenscore.calibration.calibrator import ON_UNKNOWN, Calibrator
 from evenscore.calibration.fitting import calibrate
 from evenscore.engines import tally
 from evenscore.errors import EvenscoreError, EvenscoreWarning, OptionError, listing, require_option
@@ -53,7 +53,7 @@ class GroupCalibrator(TransformerMixin, BaseEstimator):
     >>> score, outcome = data["score"].reshape(-1, 1), data["outcome"]
     >>> model = GroupCalibrator(method="platt").fit(score, outcome, sensitive_features=data["group"], groups=data["user"])
     >>> model.predict([[0.5], [0.5]], sensitive_features=["a", "b"]).round(2)
-    array([0.51, 0.37])
+    array([0.48, 0.39])
     """
 
     def __init__(
@@ -114,8 +114,8 @@ class GroupCalibrator(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         score, labels = self._columns(X, sensitive_features, None, reset=False)
         applied = self.calibrator_.apply(score, labels, on_unknown=self.on_unknown)
-        if applied.n_unknown or applied.n_outside > OFTEN * len(score):
-            warnings.warn("; ".join(applied._notes()), EvenscoreWarning, stacklevel=2)
+        if applied.notable:
+            warnings.warn("; ".join(applied.notes()), EvenscoreWarning, stacklevel=2)
         return applied.scores
 
     def score(self, X: Any, y: ArrayLike, sensitive_features: Any = None, sample_weight: Any = None) -> float:

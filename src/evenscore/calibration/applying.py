@@ -3,47 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evenscore.calibration.calibrator import NULLS, ON_UNKNOWN, Calibrator
+from evenscore.calibration.calibrator import NULLS, ON_UNKNOWN, Calibrator, Counted
 from evenscore.calibration.export import literal, map_expression
 from evenscore.calibration.matching import Matched, match_groups, refuse_unknown
 from evenscore.engines.writing import Stream, copy_with_column, count_groups, count_outside, open_stream, refuse_overwriting
 from evenscore.errors import DataError, OptionError, require_option
-from evenscore.tables import Table
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Written(Table):
-    """What was counted while a file was written: one dict a group, unknown groups (group None) last."""
-
-    counts: tuple[dict[str, Any], ...]
-    on_unknown: str
-
-    @property
-    def n_rows(self) -> int:
-        """Rows written."""
-        return sum(count["rows"] for count in self.counts)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Rows by group, and how many scores were below or above the range seen in training."""
-        return [dict(count) for count in self.counts]
-
-    def _title(self) -> str:
-        return f"{self.n_rows:,} rows with calibrated scores"
-
-    def _notes(self) -> list[str]:
-        outside = sum(count["below"] + count["above"] for count in self.counts)
-        unknown = sum(count["rows"] for count in self.counts if not count["known"])
-        missing = sum(count["null_scores"] for count in self.counts)
-        treated = "got the map of everybody" if self.on_unknown == "pooled" else "kept their scores"
-        notes = [f"{outside:,} scores lie outside the range seen in training: held constant"] * (outside > 0)
-        notes += [f"{unknown:,} rows of unknown or missing groups {treated}"] * (unknown > 0)
-        return notes + [f"{missing:,} scores are missing and stay so"] * (missing > 0)
 
 
 def apply_files(
@@ -58,7 +27,7 @@ def apply_files(
     nulls: str = "error",
     progress: Callable[[float], None] | None = None,
     say: Callable[[str], None] | None = None,
-) -> Written:
+) -> Counted:
     """Write the files' rows with one more column, the calibrated score, to one CSV or Parquet file."""
     require_option("on_unknown", on_unknown, ON_UNKNOWN)
     require_option("nulls", nulls, NULLS)
@@ -81,7 +50,7 @@ def apply_files(
     outside = count_outside(stream, [(where, maps[place].low, maps[place].high) for place, where in ranges.items()])
     copy_with_column(stream, _expression(calibrator, stream, conditions, on_unknown), name, out, progress)
     beyond = dict(zip(ranges, outside, strict=True))
-    return Written(_counts(calibrator, matched, n_rows, n_missing, beyond), on_unknown)
+    return Counted(_counts(calibrator, matched, n_rows, n_missing, beyond), on_unknown)
 
 
 def _names(calibrator: Calibrator, score: str | None, group: str | Sequence[str] | None) -> tuple[str, list[str]]:

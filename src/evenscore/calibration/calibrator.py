@@ -35,15 +35,16 @@ class UserSketch:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Applied(Table):
-    """Calibrated scores with what was counted on the way; made by ``Calibrator.apply``.
+class Counted(Table):
+    """What was counted while scores were calibrated: one dict a group, unknown and missing groups (group None) last."""
 
-    scores: (n_rows,). counts: one dict a group, then one for unknown and one for missing groups if there were any.
-    """
-
-    scores: Floats
     counts: tuple[dict[str, Any], ...]
     on_unknown: str
+
+    @property
+    def n_rows(self) -> int:
+        """Rows in all."""
+        return sum(count["rows"] for count in self.counts)
 
     @property
     def n_outside(self) -> int:
@@ -60,15 +61,18 @@ class Applied(Table):
         """Rows without a score."""
         return sum(count["null_scores"] for count in self.counts)
 
+    @property
+    def notable(self) -> bool:
+        """Whether somebody should be told: unknown groups, missing scores, or more than 1 % of scores outside the range."""
+        return bool(self.n_unknown or self.n_null or self.n_outside > OFTEN * self.n_rows)
+
     def rows(self) -> list[dict[str, Any]]:
         """One row for each group: rows, and how many scores were below or above the range seen in training."""
         return [dict(count) for count in self.counts]
 
-    def _title(self) -> str:
-        return f"{len(self.scores):,} calibrated scores"
-
-    def _notes(self) -> list[str]:
-        treated = {"pooled": "got the map of everybody", "keep": "kept their scores", "error": ""}[self.on_unknown]
+    def notes(self) -> list[str]:
+        """What was unusual, in words."""
+        treated = "got the map of everybody" if self.on_unknown == "pooled" else "kept their scores"
         notes = []
         if self.n_outside:
             notes.append(f"{self.n_outside:,} scores lie outside the range seen in training: held constant")
@@ -77,6 +81,22 @@ class Applied(Table):
         if self.n_null:
             notes.append(f"{self.n_null:,} scores are missing and stay so")
         return notes
+
+    def _title(self) -> str:
+        return f"{self.n_rows:,} rows with calibrated scores"
+
+    def _notes(self) -> list[str]:
+        return self.notes()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Applied(Counted):
+    """Calibrated scores, (n_rows,), with what was counted on the way; made by ``Calibrator.apply``."""
+
+    scores: Floats
+
+    def _title(self) -> str:
+        return f"{len(self.scores):,} calibrated scores"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -134,8 +154,8 @@ class Calibrator(Table):
         constant; ``apply`` gives the counts.
         """
         applied = self.apply(scores, groups, on_unknown=on_unknown, nulls=nulls)
-        if applied.n_unknown or applied.n_null or applied.n_outside > OFTEN * len(applied.scores):
-            warnings.warn("; ".join(applied._notes()), EvenscoreWarning, stacklevel=2)
+        if applied.notable:
+            warnings.warn("; ".join(applied.notes()), EvenscoreWarning, stacklevel=2)
         return applied.scores
 
     def apply(self, scores: Any, groups: Any, on_unknown: str = "error", nulls: str = "error") -> Applied:
@@ -147,7 +167,7 @@ class Calibrator(Table):
         if on_unknown == "error":
             refuse_unknown(matched, self.groups)
         found, below, above = self._mapped(array, matched, on_unknown)
-        return Applied(found, _counts(self.groups, matched, missing, below, above), on_unknown)
+        return Applied(_counts(self.groups, matched, missing, below, above), on_unknown, found)
 
     def _mapped(self, scores: Floats, matched: Matched, on_unknown: str) -> tuple[Floats, list[int], list[int]]:
         """The maps in cache-sized steps; the last of the counts is for unknown groups."""

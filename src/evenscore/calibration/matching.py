@@ -30,8 +30,7 @@ class Matched:
 
 def read_scores(scores: Any, nulls: str) -> tuple[Floats, NDArray[np.bool_] | None]:
     """Scores as floats, and where they are missing (None: nowhere); anything else that is no number is an error."""
-    array = scores if isinstance(scores, np.ndarray) else np.asarray([scores]) if np.isscalar(scores) else scores
-    column = find_column(None, array, "scores") if not isinstance(array, str) else Column("scores", "scores", np.array([array]))
+    column = find_column(None, np.array([scores]) if isinstance(scores, str) or np.isscalar(scores) else scores, "scores")
     if len(column) == 0:
         return np.zeros(0), None
     missing = nulls_in(column)

@@ -10,7 +10,7 @@ import click
 from evenscore.commands.common import choice, output_options, show, stop_if_interrupted, write_json
 
 if TYPE_CHECKING:
-    from evenscore.calibration.applying import Written
+    from evenscore.calibration.calibrator import Counted
 
 BAR = 30
 
@@ -66,7 +66,7 @@ def _bar(share: float) -> str:
     return f"writing [{'#' * done}{'.' * (BAR - done)}] {share:.0%}"
 
 
-def _print(written: Written, notes: list[str], out: str) -> None:
+def _print(written: Counted, notes: list[str], out: str) -> None:
     click.echo(str(written))
     for note in notes:
         click.echo(f"  {note}")
