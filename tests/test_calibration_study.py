@@ -1,0 +1,45 @@
+"""The benchmark of calibration: it runs, and a small study of it says what the large one says."""
+
+import importlib.util
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evenscore as es
+
+PATH = Path(__file__).parent.parent / "benchmarks" / "calibration.py"
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    spec = importlib.util.spec_from_file_location("calibration_benchmark", PATH)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_errors_and_gaps_of_known_maps(benchmark):
+    """The truth has no error and leaves no gap; the scores as they are leave the gap that there is."""
+    truth = {"a": lambda s: s, "b": benchmark.CURVES["logit"].at}
+    assert benchmark.true_error("logit", lambda scores, group: truth[group](scores)) == 0
+    assert benchmark.true_violation("logit", lambda scores, group: truth[group](scores)) < 2e-3
+    gap = benchmark.NODES - benchmark.CURVES["logit"].at(benchmark.NODES)
+    expected = np.sqrt(benchmark.NODE_WEIGHTS @ gap**2)
+    assert benchmark.true_violation("logit", lambda scores, group: scores) == pytest.approx(expected, rel=0.02)
+    shifted = benchmark.true_error("logit", lambda scores, group: truth[group](scores) + 0.1)
+    assert shifted == pytest.approx(0.1)
+
+
+def test_the_repair_closes_most_of_the_gap(benchmark):
+    """4 runs at 4000 users a group, the kernel alone: the gap falls by 80 % wherever it was .1 or more."""
+    for name in benchmark.CURVES:
+        before = benchmark.true_violation(name, lambda scores, group: scores)
+        assert before >= 0.1
+        method = {"own": partial(benchmark.errors, name=name, methods=("kernel",))}
+        rows = {row["method"]: row for row in es.study(benchmark.simulation(name, 4000), method, runs=4, truth=0.0).rows()}
+        assert rows["gap left: kernel"]["rmse"] < 0.2 * before
+        assert rows["kernel"]["rmse"] < 0.025
