@@ -246,9 +246,13 @@ def error_tables(runs: int, rival_runs: int, users: tuple[int, ...], resume: Pat
             relative = [max(rows[m]["rmse_error"] / rows[m]["rmse"] for m in some) for some in (OWN, rivals)]
             print(lines[-1], "(Monte Carlo error up to {:.0%} and, for rivals, {:.0%})".format(*relative), file=sys.stderr)
             before = true_violation(name, lambda scores, group: scores)
-            gaps = [f"{rows[f'gap left: {m}']['rmse']:.4f} ({1 - rows[f'gap left: {m}']['rmse'] / before:.0%})" for m in methods]
+            gaps = [_gap_left(rows[f"gap left: {m}"]["rmse"], before) if m != "binning" else "–" for m in methods]
             left.append(f"| {name} | {n_users} | {before:.4f} | {' | '.join(gaps)} |")
-    return [*lines, "", "What is left of the gap on fresh users (and by how much it fell):", "", *left]
+    return [*lines, "", "What is left of the gap on fresh users, and by how much it fell (steps of different groups share no score):", "", *left]
+
+
+def _gap_left(after: float, before: float) -> str:
+    return f"{after:.4f} ({1 - after / before:.0%})"
 
 
 def ordering_table(runs: int, resume: Path | None, workers: int) -> list[str]:
