@@ -248,7 +248,8 @@ def error_tables(runs: int, rival_runs: int, users: tuple[int, ...], resume: Pat
             before = true_violation(name, lambda scores, group: scores)
             gaps = [_gap_left(rows[f"gap left: {m}"]["rmse"], before) if m != "binning" else "–" for m in methods]
             left.append(f"| {name} | {n_users} | {before:.4f} | {' | '.join(gaps)} |")
-    return [*lines, "", "What is left of the gap on fresh users, and by how much it fell (steps of different groups share no score):", "", *left]
+    words = "What is left of the gap on fresh users, and by how much it fell (steps of different groups share no score):"
+    return [*lines, "", words, "", *left]
 
 
 def _gap_left(after: float, before: float) -> str:
