@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from evenscore.engines import tally
     from evenscore.errors import DataError, EvenscoreError, EvenscoreWarning, FileError, MergeError, OptionError
     from evenscore.lattice import Lattice
+    from evenscore.marginal import marginal_test
+    from evenscore.marginal_result import MarginalTest
     from evenscore.ordering import OrderingTest, ordering_test
     from evenscore.parity import parity_test
     from evenscore.parity_result import ParityTest
@@ -40,6 +42,7 @@ _HOMES = {
     "EvenscoreWarning": "evenscore.errors",
     "FileError": "evenscore.errors",
     "Lattice": "evenscore.lattice",
+    "MarginalTest": "evenscore.marginal_result",
     "MergeError": "evenscore.errors",
     "OptionError": "evenscore.errors",
     "OrderingTest": "evenscore.ordering",
@@ -50,6 +53,7 @@ _HOMES = {
     "Tally": "evenscore.tally",
     "calibrate": "evenscore.calibration.fitting",
     "curves": "evenscore.curves",
+    "marginal_test": "evenscore.marginal",
     "ordering_test": "evenscore.ordering",
     "parity_test": "evenscore.parity",
     "plan": "evenscore.planning",
@@ -66,6 +70,7 @@ __all__ = [
     "EvenscoreWarning",
     "FileError",
     "Lattice",
+    "MarginalTest",
     "MergeError",
     "OptionError",
     "OrderingTest",
@@ -76,6 +81,7 @@ __all__ = [
     "Tally",
     "calibrate",
     "curves",
+    "marginal_test",
     "ordering_test",
     "parity_test",
     "plan",
