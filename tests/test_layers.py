@@ -15,7 +15,8 @@ SOURCE = Path(es.__file__).parent
 LAYERS = (
     *("errors", "tables", "coding", "splits", "columns", "axis", "lattice", "observations", "pairs", "pairing", "tally", "archive"),
     *("spanning", "counting", "engines", "kernels", "bandwidth", "inference", "curves", "multiplicity", "comparison", "gaps"),
-    *("methods", "joint", "verdict", "parity_result", "regions", "parity", "ordering", "cut", "boundary", "marginal_result", "beyond", "marginal", "simulation", "planning"),
+    *("methods", "joint", "verdict", "parity_result", "regions", "parity", "ordering"),
+    *("cut", "boundary", "marginal_result", "beyond", "marginal", "simulation", "planning"),
     *("calibration", "verify", "thresholds", "multiobjective", "calibration_error", "impact", "report", "audit"),
     *("sklearn", "testing", "commands", "cli", "__main__"),
 )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenscore.boundary import ONE_SIDED
 from evenscore.curves import effective_users, quantiles, residual_covariance, small_sample, smooth_at
 from evenscore.cut import Cut
 from evenscore.gaps import MIN_EFFECTIVE as MIN_POINT
@@ -64,15 +65,13 @@ def _check(
         return OtherSide(group, reason="no outcomes are known on the other side of the threshold")
     if not inside.W.any():
         return OtherSide(group, reason="no outcomes are known on the positive side")
-    if bandwidth is None:
-        points = outside.position[outside.W > 0]
-    else:
-        points = np.unique(quantiles(cut.lattice, outside.W, LEVELS))
+    points = outside.position[outside.W > 0] if bandwidth is None else np.unique(quantiles(cut.lattice, outside.W, LEVELS))
     h = 1.0 if bandwidth is None else bandwidth
-    there = smooth_at(cut.lattice, outside, points, h, degree, kernel)
+    there = smooth_at(cut.lattice, outside, points, h / ONE_SIDED, degree, kernel)  # most points see both of their sides
     here = smooth_at(cut.lattice, inside, np.array([cut.position]), h, degree, kernel)
-    matrix = np.concatenate([there.matrix, here.matrix])
-    fit = np.concatenate([there.local_fit(sums.Y), here.local_fit(sums.Y)])
+    # A smoother has weights for empty cells too, which the other side's people must not get.
+    matrix = np.concatenate([there.matrix * (outside.W > 0), here.matrix * (inside.W > 0)])
+    fit = np.concatenate([there.local_fit(outside.Y), here.local_fit(inside.Y)])
     pairs = tally.pair_matrices(group, group, weighting)
     assert pairs is not None
     effective = effective_users(matrix, pairs)

@@ -111,8 +111,9 @@ def fit_edge(cut: Cut, sums: CellSums, pairs: PairMatrices, *, bandwidth: float 
 
 def _smoother_at(cut: Cut, sums: CellSums, bandwidth: float | None, degree: int, kernel: str) -> Smoother:
     if bandwidth is None:
-        found = indicator_smoother(np.abs(sums.position - cut.position).argmin(keepdims=True), sums.W)
-        found.matrix[np.abs(sums.position - cut.position).min(keepdims=True) > 1e-12] = np.nan
+        distance = np.abs(sums.position - cut.position)
+        found = indicator_smoother(np.array([distance.argmin()]), sums.W)
+        found.matrix[:, distance.min() > 1e-12] = np.nan
         return found
     return smoother(
         points=np.array([cut.position]),

@@ -71,7 +71,7 @@ def make_cut(tally: Tally, threshold: Any, positive: str) -> Cut:
     first = lattice.first_cell(value)
     if first is None:
         raise DataError(
-            f"the threshold {value:g} runs through a cell of the tally, between {_neighbours(lattice, value)}; make it a cell edge: "
+            f"the threshold {value:g} runs through a cell of the tally, between {_neighbours(lattice, value)}; make it an edge: "
             f"es.tally(..., cuts=[{value:g}])"
         )
     if not lattice.discrete:

@@ -118,7 +118,7 @@ def marginal_test(
     h = _bandwidth(tally, cut, options)
     standings = [_standing(tally, group, cut, h, options) for group in tally.groups]
     pairs, adjustment = _compare(tally, cut, standings, chosen, higher, options)
-    smoothing = {"degree": degree, "kernel": kernel, "weighting": weighting}
+    smoothing: dict[str, Any] = {"degree": degree, "kernel": kernel, "weighting": weighting}
     result = MarginalTest(
         marginals=tuple(_marginal(standing, tally, alpha) for standing in standings),
         pairs=pairs,
@@ -179,7 +179,8 @@ def _standing(tally: Tally, group: Any, cut: Cut, bandwidth: float | None, optio
         return Standing(group, None, average, scatter, "nobody near the threshold on the positive side")
     reason = ""
     if not edge.effective_users >= MIN_EFFECTIVE:
-        reason = f"only {edge.effective_users:.1f} effective users at the threshold; at least {MIN_EFFECTIVE} are needed to judge it"
+        few = f"only {edge.effective_users:.1f} effective users at the threshold"
+        reason = f"{few}; at least {MIN_EFFECTIVE} are needed to judge it"
     return Standing(group, edge, average, scatter, reason)
 
 
@@ -266,7 +267,7 @@ def _test_pair(
     if one.average is not None and two.average is not None:
         averages = _gap(one.average, two.average, shared)
         p_average = _p_equal(averages) if averages.null_variance > 0 else np.nan
-        pair = replace(pair, average_gap=averages.size, average_p=p_average)
+        pair = replace(pair, average_gap=averages.size, p_average=p_average)
     a, b = one.judged, two.judged
     if a is None or b is None:
         reasons = [f"{label_text(side.group)}: {side.reason}" for side in (one, two) if side.reason]
@@ -321,8 +322,8 @@ def _adjusted(
     largest = np.zeros(n_draws)
     for (i, j), known in zip(chosen, judged, strict=True):
         if known:
-            difference = noise[:, i] - noise[:, j]
-            np.maximum(largest, np.abs(difference) / np.sqrt(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]), out=largest)
+            se = np.sqrt(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j])
+            np.maximum(largest, np.abs(noise[:, i] - noise[:, j]) / se, out=largest)
     adjusted = holm(p_values)
     adjusted[judged], complete = single_step(p_values[judged], 2 * special.ndtr(-largest), RESOLVED)
     how = "joint draws of all groups"

@@ -12,7 +12,10 @@ from evenscore.tables import Table, html_table, json_ready, label_text, number_t
 from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine
 
 MIN_EFFECTIVE = 20  # effective users at the threshold that a group needs
-BURDEN = "a higher standard is to a group's disadvantage when a positive decision is wanted (a loan), to its advantage when it is not (a search)"
+BURDEN = (
+    "a higher standard is to a group's disadvantage when a positive decision is wanted (a loan), "
+    "to its advantage when it is not (a search)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class GroupMarginal:
 
 @dataclass(frozen=True, slots=True)
 class MarginalPair:
-    """Two groups at the threshold, gap = group_a minus group_b; average_gap and average_p compare the infra-marginal averages.
+    """Two groups at the threshold, gap = group_a minus group_b; average_gap and p_average compare the infra-marginal averages.
 
     higher: the group that is held to the higher standard, whether or not that is shown.
     """
@@ -50,7 +53,7 @@ class MarginalPair:
     p_equal: float = np.nan
     higher: Any = None
     average_gap: float = np.nan
-    average_p: float = np.nan
+    p_average: float = np.nan
     minimum_detectable_gap: float = np.nan
     verdict: str = INCONCLUSIVE
     reason: str = ""
@@ -172,12 +175,15 @@ class MarginalTest(Table):
 
     @property
     def misleading(self) -> list[str]:
-        """One sentence for each pair in which the infra-marginal averages tell another story than the threshold does."""
+        """One sentence for each pair in which the infra-marginal averages tell another story than the threshold does.
+
+        Both are tests of equality for the pair by itself.
+        """
         found = []
         for pair in self.pairs:
-            if not (np.isfinite(pair.p_value) and np.isfinite(pair.average_p)):
+            if not (np.isfinite(pair.p_value) and np.isfinite(pair.p_average)):
                 continue
-            shown, average_shown = pair.verdict == DISPARITY, pair.average_p <= self.alpha
+            shown, average_shown = pair.p_equal <= self.alpha, pair.p_average <= self.alpha
             opposite = shown and average_shown and pair.gap * pair.average_gap < 0
             if shown != average_shown or opposite:
                 found.append(self._story(pair, shown, average_shown))
@@ -186,9 +192,9 @@ class MarginalTest(Table):
     def _story(self, pair: MarginalPair, shown: bool, average_shown: bool) -> str:
         a, b = label_text(pair.group_a), label_text(pair.group_b)
         marginal = f"at the threshold a gap of {pair.gap:+.3g} is {'shown' if shown else 'not shown'}"
-        average = f"average outcomes {self._side} differ by {pair.average_gap:+.3g} ({a} minus {b}, p = {p_text(pair.average_p)})"
+        average = f"average outcomes {self._side} differ by {pair.average_gap:+.3g} ({a} minus {b}, p = {p_text(pair.p_average)})"
         if not average_shown:
-            average = f"average outcomes {self._side} show no difference ({pair.average_gap:+.3g}, p = {p_text(pair.average_p)})"
+            average = f"average outcomes {self._side} show no difference ({pair.average_gap:+.3g}, p = {p_text(pair.p_average)})"
         return f"{pair.name}: {average}, but {marginal}; averages also reflect how far beyond the threshold people's scores lie"
 
     @property
@@ -198,9 +204,9 @@ class MarginalTest(Table):
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a pair."""
-        names = ("group_a", "group_b", "p_value", "p_adjusted", "gap", "se", "ci_low", "ci_high", "average_gap", "average_p", "verdict")
-        renamed = {"average_p": "p_average"}
-        return [{renamed.get(name, name): getattr(pair, name) for name in names} for pair in self.pairs]
+        names = ("group_a", "group_b", "p_value", "p_adjusted", "gap", "se", "ci_low", "ci_high")
+        names += ("average_gap", "p_average", "verdict")
+        return [{name: getattr(pair, name) for name in names} for pair in self.pairs]
 
     def group_rows(self) -> list[dict[str, Any]]:
         """One row a group: the outcome at the threshold, and the average on the positive side."""
@@ -243,7 +249,9 @@ class MarginalTest(Table):
     def _beyond_notes(self) -> list[str]:
         """Sentences about the other side; one for all when nobody has labels there."""
         if all(np.isnan(side.p_value) for side in self.other_side):
-            return ["outcomes on the other side of the threshold are not known, so that they stay below the marginal one is not checked"]
+            return [
+                "outcomes on the other side of the threshold are not known: whether they go beyond the marginal one is not checked"
+            ]
         return self.beyond
 
     def __repr__(self) -> str:
@@ -266,9 +274,10 @@ def why(pair: MarginalPair, tolerance: float | None, words: tuple[str, str]) -> 
     """The reason for a pair's verdict; words: the label of the group with the higher standard, and of the other."""
     if pair.verdict == DISPARITY:
         more = "" if tolerance is None else f", more than {tolerance:g}"
+        low, high = (pair.ci_low, pair.ci_high) if pair.gap > 0 else (-pair.ci_high, -pair.ci_low)
         return (
             f"{words[0]} is held to a higher standard than {words[1]}: at the threshold their expected outcomes differ by "
-            f"{abs(pair.gap):.3g} [{min(abs(pair.ci_low), abs(pair.ci_high)):.3g}, {max(abs(pair.ci_low), abs(pair.ci_high)):.3g}]{more}"
+            f"{abs(pair.gap):.3g} [{low:.3g}, {high:.3g}]{more}"
         )
     if pair.verdict == PARITY:
         return f"at the threshold the gap of {pair.name} is within {tolerance:g}"
