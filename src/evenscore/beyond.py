@@ -5,20 +5,21 @@ That marginal outcomes decide about fairness, and that new thresholds act like a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.boundary import ONE_SIDED
+from evenscore.boundary import ONE_SIDED, side_sums
 from evenscore.curves import effective_users, quantiles, residual_covariance, small_sample, smooth_at
 from evenscore.cut import Cut
 from evenscore.gaps import MIN_EFFECTIVE as MIN_POINT
 from evenscore.inference import PValue, draw_normal, empirical_p
 from evenscore.marginal_result import OtherSide
 from evenscore.multiplicity import holm
-from evenscore.tally import CellSums, Tally
+from evenscore.tally import Tally
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +29,7 @@ DRAWS = 2000
 
 def check_other_side(
     tally: Tally,
-    cut: Cut,
+    cuts: Sequence[Cut],
     direction: int,
     *,
     bandwidth: float | None,
@@ -40,7 +41,7 @@ def check_other_side(
 ) -> tuple[OtherSide, ...]:
     """Every group; direction: 1 when outcomes should be lower there than at the threshold, -1 when higher."""
     found = [
-        _check(tally, group, cut, direction, bandwidth, weighting, degree, kernel, np.random.default_rng([seed, place, 7]))
+        _check(tally, group, cuts[place], direction, bandwidth, weighting, degree, kernel, np.random.default_rng([seed, place, 7]))
         for place, group in enumerate(tally.groups)
     ]
     adjusted = holm([side.p_value for side in found])
@@ -59,8 +60,7 @@ def _check(
     rng: np.random.Generator,
 ) -> OtherSide:
     """The largest excess over the marginal outcome in standard errors, and how often noise alone gives as much."""
-    sums = tally.sums(group, weighting)
-    outside, inside = (_only(sums, cells) for cells in (cut.outside, cut.inside))
+    outside, inside = (side_sums(tally, group, weighting, cells) for cells in (cut.outside, cut.inside))
     if not outside.W.any():
         return OtherSide(group, reason="no outcomes are known on the other side of the threshold")
     if not inside.W.any():
@@ -97,14 +97,6 @@ def _check(
     found = empirical_p(maxima, float(z[worst]), lambda x: _tail(x, len(z))) if z[worst] > 0 else PValue(1.0, "draws")
     place = points[keep][known][worst]
     return OtherSide(group, float(excess[known][worst]), float(cut.lattice.to_score(np.array([place]))[0]), found.value)
-
-
-def _only(sums: CellSums, cells: NDArray[np.int64]) -> CellSums:
-    """The same cells, with nobody in the others."""
-    mine = np.zeros(len(sums.W), dtype=bool)
-    mine[cells] = True
-    kept = ("W", "Y", "tilt")
-    return replace(sums, **{name: np.where(mine, getattr(sums, name), 0.0) for name in kept})
 
 
 def _tail(z: float, n: int) -> float:

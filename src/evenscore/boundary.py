@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,8 @@ ONE_SIDED = 2.0  # a one-sided fit sees half of the people, and further out: rul
 class Edge:
     """A linear estimate of one group from some cells: level = weights @ Y, up to what happens inside a cell.
 
-    weights: (n_cells,); basis: (k, n_cells), the weights times 1, u, ..., so that the fit that residuals are taken from is in its
-    span; coefficients: (k,) of the group's own fit; pull: (k,) what the coefficients become per unit when the level is moved;
+    weights: (n_cells,), 0 in cells that are not used; basis: (k, n_cells), the weights times 1, u, ..., so that the fit that
+    residuals are taken from is in its span; coefficients: (k,) of the group's own fit; pull: (k,) what the coefficients become per unit when the level is moved;
     gram: (k + 1, k + 1), sum over users of z z' with z = (weights @ y, basis @ w).
     """
 
@@ -71,17 +71,18 @@ def user_gram(pairs: PairMatrices, l_a: Floats, basis_a: Floats, l_b: Floats, ba
 
 
 def side_sums(tally: Tally, group: Any, weighting: str, cells: Ints) -> CellSums:
-    """The sums of some cells only."""
+    """The sums with nobody in the other cells."""
     sums = tally.sums(group, weighting)
-    return CellSums(**{name: getattr(sums, name)[cells] for name in CellSums.__slots__})
+    mine = np.zeros(len(sums.W), dtype=bool)
+    mine[cells] = True
+    counted = (name for name in CellSums.__slots__ if name != "position")
+    return replace(sums, **{name: np.where(mine, getattr(sums, name), 0.0) for name in counted})
 
 
-def edge_bandwidth(
-    tally: Tally, groups: Sequence[Any], cut: Cut, *, bandwidth: float | str, weighting: str, degree: int, kernel: str
-) -> float:
-    """The bandwidth that all groups share at the cut: a rule of thumb for the people on the positive side, doubled."""
+def edge_bandwidth(tally: Tally, cuts: Sequence[Cut], *, bandwidth: float | str, weighting: str, degree: int, kernel: str) -> float:
+    """The bandwidth that all groups share at their cuts: a rule of thumb for the people on the positive side, doubled."""
     sides = []
-    for group in groups:
+    for group, cut in zip(tally.groups, cuts, strict=True):
         sums = side_sums(tally, group, weighting, cut.inside)
         if sums.W.any():
             share = sums.W.sum() / tally.sums(group, weighting).W.sum()
@@ -93,7 +94,7 @@ def edge_bandwidth(
 def fit_edge(cut: Cut, sums: CellSums, pairs: PairMatrices, *, bandwidth: float | None, degree: int, kernel: str) -> Edge | None:
     """The outcome at the cut from the given cells: a local polynomial, or without bandwidth the marginal value alone."""
     smooth = _smoother_at(cut, sums, bandwidth, degree, kernel)
-    weights, u = smooth.matrix[0], smooth.u[0]
+    weights, u = smooth.matrix[0] * (sums.W > 0), smooth.u[0]
     if not np.isfinite(weights).all():
         return None
     powers = np.arange(smooth.slopes.shape[1] + 1)
@@ -130,12 +131,12 @@ def mean_edge(sums: CellSums, pairs: PairMatrices) -> Edge | None:
     """The plain average over the given cells."""
     if not sums.W.any():
         return None
-    weights = np.full(len(sums.W), 1 / sums.W.sum())
+    weights = (sums.W > 0) / sums.W.sum()
     level = float(weights @ sums.Y)
     gram = user_gram(pairs, weights, weights[None, :], weights, weights[None, :])
     return Edge(level, weights, weights[None, :], np.array([level]), np.ones(1), gram)
 
 
-def few_scores(tally: Tally, groups: Sequence[Any], weighting: str) -> bool:
+def few_scores(tally: Tally, weighting: str) -> bool:
     """Whether scores have so few values that the marginal one is looked at by itself."""
-    return unsmoothed(tally.lattice, *(tally.sums(group, weighting) for group in groups))
+    return unsmoothed(tally.lattice, *(tally.sums(group, weighting) for group in tally.groups))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.errors import DataError, OptionError, require_option
+from evenscore.errors import DataError, OptionError, listing, require_option
 from evenscore.lattice import Lattice
+from evenscore.tables import label_text
 from evenscore.tally import Tally
 
 Floats = NDArray[np.float64]
@@ -79,6 +81,25 @@ def make_cut(tally: Tally, threshold: Any, positive: str) -> Cut:
     place = _marginal_value(tally, first, positive)
     assert lattice.values is not None
     return Cut(lattice, value, positive, first, float(lattice.positions(lattice.values)[place]), float(lattice.values[place]))
+
+
+def make_cuts(tally: Tally, threshold: Any, positive: str) -> list[Cut]:
+    """The cut of each group, in their order: the same for all, or by group."""
+    if not isinstance(threshold, Mapping):
+        return [make_cut(tally, threshold, positive)] * len(tally.groups)
+    missing = [group for group in tally.groups if group not in threshold]
+    unknown = [group for group in threshold if group not in tally.groups]
+    if missing or unknown:
+        which = f"has none for {listing(map(repr, missing))}" if missing else f"names {listing(map(repr, unknown))}"
+        raise OptionError(f"threshold by group {which}; the groups are: {listing(map(repr, tally.groups))}")
+    return [make_cut(tally, threshold[group], positive) for group in tally.groups]
+
+
+def cut_words(cuts: Sequence[Cut], groups: Sequence[Any]) -> str:
+    """The threshold or thresholds, for people."""
+    if len({cut.threshold for cut in cuts}) == 1:
+        return f"the threshold {cuts[0].threshold:g}"
+    return "the thresholds " + listing(f"{cut.threshold:g} ({label_text(group)})" for cut, group in zip(cuts, groups, strict=True))
 
 
 def _require_inside(tally: Tally, value: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evenscore.beyond import check_other_side
 from evenscore.boundary import Edge, edge_bandwidth, few_scores, fit_edge, mean_edge, shared_covariance, side_sums
-from evenscore.cut import ABOVE, Cut, make_cut, outcomes_rise
+from evenscore.cut import ABOVE, Cut, cut_words, make_cuts, outcomes_rise
 from evenscore.errors import DataError, require_alpha, require_gap
 from evenscore.gaps import ROUNDING, welch_df
 from evenscore.inference import DRAWS, RESOLVED, draw_normal, welch_t, welch_z
@@ -61,7 +61,7 @@ class Standing:
 def marginal_test(
     tally: Tally,
     *,
-    threshold: float,
+    threshold: float | Mapping[Any, float],
     positive: str = "above",
     alpha: float = 0.05,
     tolerance: float | None = None,
@@ -81,7 +81,8 @@ def marginal_test(
     Parameters
     ----------
     threshold
-        The score at which decisions change; it must be a cell edge of the tally (``es.tally(..., cuts=[threshold])``).
+        The score at which decisions change, or a dict of one for each group; it must be a cell edge of the tally
+        (``es.tally(..., cuts=[threshold])``).
     positive
         "above": a score at or above the threshold gets the positive decision; "below": a score below it does.
     tolerance
@@ -110,21 +111,22 @@ def marginal_test(
     require_alpha(alpha)
     require_gap("tolerance", tolerance)
     require_groups(tally)
-    cut = make_cut(tally, threshold, positive)
+    cuts = make_cuts(tally, threshold, positive)
     chosen = _pairs(tally, reference)
     options = Options(alpha, tolerance, weighting, degree, kernel, bandwidth, seed)
     rising = outcomes_rise(tally, weighting)
-    higher = cut.sign if rising else -cut.sign
-    h = _bandwidth(tally, cut, options)
-    standings = [_standing(tally, group, cut, h, options) for group in tally.groups]
-    pairs, adjustment = _compare(tally, cut, standings, chosen, higher, options)
+    higher = cuts[0].sign if rising else -cuts[0].sign
+    h = _bandwidth(tally, cuts, options)
+    standings = _standings(tally, cuts, h, options)
+    pairs, adjustment = _compare(tally, standings, chosen, higher, options)
     smoothing: dict[str, Any] = {"degree": degree, "kernel": kernel, "weighting": weighting}
     result = MarginalTest(
         marginals=tuple(_marginal(standing, tally, alpha) for standing in standings),
         pairs=pairs,
-        other_side=check_other_side(tally, cut, higher, bandwidth=h, alpha=alpha, seed=seed, **smoothing),
-        threshold=cut.threshold,
-        at_score=cut.score,
+        other_side=check_other_side(tally, cuts, higher, bandwidth=h, alpha=alpha, seed=seed, **smoothing),
+        thresholds=tuple(cut.threshold for cut in cuts),
+        at_scores=tuple(cut.score for cut in cuts),
+        where=cut_words(cuts, tally.groups),
         positive=positive,
         rising=rising,
         alpha=alpha,
@@ -134,7 +136,7 @@ def marginal_test(
         frame_kind=tally.frame_kind,
         **smoothing,
     )
-    return replace(result, other=_other(tally, cut, result, chosen, higher, options)) if both else result
+    return replace(result, other=_other(tally, cuts, result, chosen, higher, options)) if both else result
 
 
 def _pairs(tally: Tally, reference: Any) -> list[tuple[int, int]]:
@@ -145,20 +147,20 @@ def _pairs(tally: Tally, reference: Any) -> list[tuple[int, int]]:
     return [(place, fixed) for place in range(len(tally.groups)) if place != fixed]
 
 
-def _bandwidth(tally: Tally, cut: Cut, options: Options) -> float | None:
+def _bandwidth(tally: Tally, cuts: Sequence[Cut], options: Options) -> float | None:
     """One for all groups, or None when there are so few scores that the marginal one stands for itself."""
-    if not any(side_sums(tally, group, options.weighting, cut.inside).W.any() for group in tally.groups):
-        other = "below" if cut.positive == ABOVE else "above"
+    sides = zip(tally.groups, cuts, strict=True)
+    if not any(side_sums(tally, group, options.weighting, cut.inside).W.any() for group, cut in sides):
+        other = "below" if cuts[0].positive == ABOVE else "above"
         raise DataError(
-            f"no group has a row with a known outcome {cut.words}, the positive side; if decisions are positive on the other side, "
-            f"use positive={other!r}"
+            f"no group has a row with a known outcome {cuts[0].words}, the positive side; if decisions are positive on the "
+            f"other side, use positive={other!r}"
         )
-    if few_scores(tally, tally.groups, options.weighting):
+    if few_scores(tally, options.weighting):
         return None
     return edge_bandwidth(
         tally,
-        tally.groups,
-        cut,
+        cuts,
         bandwidth=options.bandwidth,
         weighting=options.weighting,
         degree=options.degree,
@@ -166,11 +168,15 @@ def _bandwidth(tally: Tally, cut: Cut, options: Options) -> float | None:
     )
 
 
+def _standings(tally: Tally, cuts: Sequence[Cut], bandwidth: float | None, options: Options) -> list[Standing]:
+    return [_standing(tally, group, cut, bandwidth, options) for group, cut in zip(tally.groups, cuts, strict=True)]
+
+
 def _standing(tally: Tally, group: Any, cut: Cut, bandwidth: float | None, options: Options) -> Standing:
     sums = side_sums(tally, group, options.weighting, cut.inside)
     if not sums.W.any():
         return Standing(group, None, None, 0.0, f"no row with a known outcome {cut.words}, the positive side")
-    pairs = tally.pair_matrices(group, group, options.weighting, cut.inside)
+    pairs = tally.pair_matrices(group, group, options.weighting)
     assert pairs is not None
     edge = fit_edge(cut, sums, pairs, bandwidth=bandwidth, degree=options.degree, kernel=options.kernel)
     average = mean_edge(sums, pairs)
@@ -241,19 +247,19 @@ def _p_equal(gap: _Gap) -> float:
 
 
 def _compare(
-    tally: Tally, cut: Cut, standings: Sequence[Standing], chosen: list[tuple[int, int]], higher: int, options: Options
+    tally: Tally, standings: Sequence[Standing], chosen: list[tuple[int, int]], higher: int, options: Options
 ) -> tuple[tuple[MarginalPair, ...], str]:
     """Every pair, adjusted for their number, with verdicts."""
     shared = {}
     if tally.cross:
         for i, j in chosen:
-            found = tally.pair_matrices(tally.groups[i], tally.groups[j], options.weighting, cut.inside)
+            found = tally.pair_matrices(tally.groups[i], tally.groups[j], options.weighting)
             if found is not None:
                 shared[i, j] = found
     tested = [_test_pair(standings[i], standings[j], shared.get((i, j)), higher, len(chosen), options) for i, j in chosen]
     p_values = np.array([pair.p_value for pair in tested])
     adjusted, how = _adjusted(standings, chosen, shared, p_values, options.seed)
-    judged = [_judged(pair, float(p), cut, options) for pair, p in zip(tested, adjusted, strict=True)]
+    judged = [_judged(pair, float(p), options) for pair, p in zip(tested, adjusted, strict=True)]
     return tuple(judged), how
 
 
@@ -330,7 +336,7 @@ def _adjusted(
     return adjusted, how if complete else how + ", far tails by Holm's method"
 
 
-def _judged(pair: MarginalPair, p_adjusted: float, cut: Cut, options: Options) -> MarginalPair:
+def _judged(pair: MarginalPair, p_adjusted: float, options: Options) -> MarginalPair:
     """The pair with its verdict and why."""
     if np.isnan(pair.p_value):
         return pair
@@ -346,13 +352,12 @@ def _judged(pair: MarginalPair, p_adjusted: float, cut: Cut, options: Options) -
 
 
 def _other(
-    tally: Tally, cut: Cut, result: MarginalTest, chosen: list[tuple[int, int]], higher: int, options: Options
+    tally: Tally, cuts: Sequence[Cut], result: MarginalTest, chosen: list[tuple[int, int]], higher: int, options: Options
 ) -> Formulation | None:
     """The same test with the other weighting, in brief; None when every user has one row."""
     if tally.n_rows == tally.n_users:
         return None
     again = replace(options, weighting="row" if options.weighting == "user" else "user")
-    h = _bandwidth(tally, cut, again)
-    standings = [_standing(tally, group, cut, h, again) for group in tally.groups]
-    found = replace(result, pairs=_compare(tally, cut, standings, chosen, higher, again)[0], weighting=again.weighting)
+    standings = _standings(tally, cuts, _bandwidth(tally, cuts, again), again)
+    found = replace(result, pairs=_compare(tally, standings, chosen, higher, again)[0], weighting=again.weighting)
     return Formulation(again.weighting, found.p_value, found.max_gap, found.verdict)

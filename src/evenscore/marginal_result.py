@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evenscore.parity_result import Formulation, differing, not_shown
-from evenscore.tables import Table, html_table, json_ready, label_text, number_text, p_text, printable, text_table
+from evenscore.tables import Table, html_table, json_ready, label_text, p_text, printable, text_table
 from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine
 
 MIN_EFFECTIVE = 20  # effective users at the threshold that a group needs
@@ -85,8 +85,9 @@ class MarginalTest(Table):
     marginals: tuple[GroupMarginal, ...]
     pairs: tuple[MarginalPair, ...]
     other_side: tuple[OtherSide, ...]
-    threshold: float
-    at_score: float
+    thresholds: tuple[float, ...]
+    at_scores: tuple[float, ...]
+    where: str
     positive: str
     rising: bool
     alpha: float
@@ -98,6 +99,13 @@ class MarginalTest(Table):
     adjustment: str
     other: Formulation | None = None
     frame_kind: str | None = None
+
+    @property
+    def threshold(self) -> float | dict[Any, float]:
+        """The threshold; by group when they differ."""
+        if len(set(self.thresholds)) == 1:
+            return self.thresholds[0]
+        return {one.group: value for one, value in zip(self.marginals, self.thresholds, strict=True)}
 
     @property
     def by_group(self) -> dict[Any, dict[str, float]]:
@@ -120,13 +128,13 @@ class MarginalTest(Table):
         """What is tested, in words."""
         same = "equal" if self.tolerance is None else f"within {self.tolerance:g} of each other"
         return (
-            f"at the threshold {self.threshold:g} the expected outcomes of all groups are {same} "
+            f"at {self.where} the expected outcomes of all groups are {same} "
             f"(each {self.weighting} weighs the same, seen from scores {self._side} only)"
         )
 
     @property
     def _side(self) -> str:
-        return f"{'at or above' if self.positive == 'above' else 'below'} {self.threshold:g}"
+        return f"{'at or above' if self.positive == 'above' else 'below'} {self.where}"
 
     @property
     def p_value(self) -> float:
@@ -204,9 +212,8 @@ class MarginalTest(Table):
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a pair."""
-        names = ("group_a", "group_b", "p_value", "p_adjusted", "gap", "se", "ci_low", "ci_high")
-        names += ("average_gap", "p_average", "verdict")
-        return [{name: getattr(pair, name) for name in names} for pair in self.pairs]
+        estimates = ("p_value", "p_adjusted", "gap", "se", "ci_low", "ci_high", "average_gap", "p_average")
+        return [{name: getattr(pair, name) for name in ("group_a", "group_b", *estimates, "verdict")} for pair in self.pairs]
 
     def group_rows(self) -> list[dict[str, Any]]:
         """One row a group: the outcome at the threshold, and the average on the positive side."""
@@ -216,7 +223,7 @@ class MarginalTest(Table):
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
         names = (
-            *("threshold", "at_score", "positive", "rising", "alpha", "tolerance", "weighting", "degree", "kernel", "bandwidth"),
+            *("threshold", "at_scores", "positive", "rising", "alpha", "tolerance", "weighting", "degree", "kernel", "bandwidth"),
             *("adjustment", "null", "p_value", "p_equal", "verdict", "reason", "max_gap", "minimum_detectable_gap"),
             *("higher_standard", "misleading", "disagreement"),
         )
@@ -233,12 +240,13 @@ class MarginalTest(Table):
         return draw_marginals(self, ax)
 
     def _title(self) -> str:
-        return f"Marginal test at {number_text(self.threshold)}: {self.verdict}, p = {p_text(self.p_value)}"
+        return f"Marginal test at {self.where}: {self.verdict}, p = {p_text(self.p_value)}"
 
     def _notes(self) -> list[str]:
         notes = [f"null: {self.null}", f"verdict: {self.verdict}, because {self.reason}"]
-        if self.at_score != self.threshold:
-            notes.append(f"the marginal people have a score of {self.at_score:g}, the value nearest to the threshold on that side")
+        moved = dict.fromkeys(f"{score:g}" for score, t in zip(self.at_scores, self.thresholds, strict=True) if score != t)
+        if moved:
+            notes.append(f"the marginal people have a score of {', '.join(moved)}, the value nearest to the threshold on that side")
         if self.verdict == DISPARITY:
             notes.append(BURDEN)
         if len(self.pairs) > 1:
