@@ -17,8 +17,8 @@ LAYERS = (
     *("spanning", "counting", "engines", "kernels", "bandwidth", "inference", "curves", "multiplicity", "comparison", "gaps"),
     *("methods", "joint", "verdict", "parity_result", "regions", "parity", "ordering"),
     *("cut", "boundary", "marginal_result", "beyond", "marginal", "simulation", "planning"),
-    *("calibration", "verify", "thresholds", "multiobjective", "calibration_error", "impact", "report", "audit"),
-    *("sklearn", "testing", "commands", "cli", "__main__"),
+    *("calibration", "verify", "threshold_result", "threshold_solver", "threshold_curves", "thresholds", "threshold_trial"),
+    *("multiobjective", "calibration_error", "impact", "report", "audit", "sklearn", "testing", "commands", "cli", "__main__"),
 )
 
 # What may be imported downwards, but only inside a function: a tally saves itself, a result draws itself.

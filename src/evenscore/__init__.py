@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from evenscore.simulation.study import study
     from evenscore.simulation.study_result import Study
     from evenscore.tally import Tally
+    from evenscore.threshold_result import Thresholds
+    from evenscore.thresholds import fair_thresholds
 
 # The public names and where they live; loaded when first used, so that `evenscore --help` need not wait for NumPy.
 _HOMES = {
@@ -51,8 +53,10 @@ _HOMES = {
     "Simulation": "evenscore.simulation",
     "Study": "evenscore.simulation.study_result",
     "Tally": "evenscore.tally",
+    "Thresholds": "evenscore.threshold_result",
     "calibrate": "evenscore.calibration.fitting",
     "curves": "evenscore.curves",
+    "fair_thresholds": "evenscore.thresholds",
     "marginal_test": "evenscore.marginal",
     "ordering_test": "evenscore.ordering",
     "parity_test": "evenscore.parity",
@@ -79,8 +83,10 @@ __all__ = [
     "Simulation",
     "Study",
     "Tally",
+    "Thresholds",
     "calibrate",
     "curves",
+    "fair_thresholds",
     "marginal_test",
     "ordering_test",
     "parity_test",

@@ -27,8 +27,8 @@ class Edge:
     """A linear estimate of one group from some cells: level = weights @ Y, up to what happens inside a cell.
 
     weights: (n_cells,), 0 in cells that are not used; basis: (k, n_cells), the weights times 1, u, ..., so that the fit that
-    residuals are taken from is in its span; coefficients: (k,) of the group's own fit; pull: (k,) what the coefficients become per unit when the level is moved;
-    gram: (k + 1, k + 1), sum over users of z z' with z = (weights @ y, basis @ w).
+    residuals are taken from is in its span; coefficients: (k,) of the group's own fit; pull: (k,) what the coefficients become per
+    unit when the level is moved; gram: (k + 1, k + 1), sum over users of z z' with z = (weights @ y, basis @ w).
     """
 
     level: float
