@@ -82,7 +82,7 @@ def test_equal_thresholds_that_are_fair_stay_within_error():
 
 def test_the_same_decisions_as_a_calibrated_score_at_one_threshold(small):
     """The paper's remark."""
-    _, data, tally = small
+    _, _, tally = small
     rng = np.random.default_rng(0)
     scores, groups = rng.random(20_000), rng.choice(["a", "b"], 20_000)
     for target in (0.3, 0.5, 0.7):
@@ -142,11 +142,12 @@ def test_labels_beyond_the_threshold_are_used_where_there_are_any(small):
 
 
 def test_no_slope_to_continue_by():
-    flat = es.simulate(2000, curve={"a": (0.6, 0), "b": (-0.6, 0)}).data(seed=7)
-    found = es.fair_thresholds(tally_of(censored(flat), nulls="unlabelled"), threshold=0.5, strategy="lower")
-    if not found.suggestive:
-        assert found.by_group["a"] == 0.5
-    assert found.reasons["a"]
+    """Outcomes fall just above the threshold: a line would say that they are better below it."""
+    curve = {"a": Curve(0, 1, Bump(0.3, 0.5, 0.08)), "b": (-0.8, 1)}
+    data = es.simulate(4000, curve=curve).data(seed=7)
+    found = es.fair_thresholds(tally_of(censored(data), nulls="unlabelled"), threshold=0.5, strategy="lower")
+    assert not found.suggestive and not found.solved and found.by_group == {"a": 0.5, "b": 0.5}
+    assert "do not point to where they would be lower" in found.reasons["a"]
 
 
 def test_ranges_that_do_not_overlap_get_the_nearest_threshold_and_a_reason():
@@ -204,7 +205,6 @@ def test_discrete_scores_by_brute_force():
     best = min(options, key=lambda option: option[0])
     positives = found.decide(score, group).sum()
     assert abs(positives - wanted) == best[0]
-    assert [found.groups[g].threshold > s for g, s in ((0, best[1][0]), (1, best[1][1]))]
     below = es.fair_thresholds(tally, threshold=6.5, strategy="raise", positive="below")
     assert below.by_group[0] == 6.5
     last = 1 + np.flatnonzero(means[1] <= means[0][5])[-1]

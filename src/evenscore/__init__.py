@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from evenscore.simulation.study_result import Study
     from evenscore.tally import Tally
     from evenscore.threshold_result import Thresholds
+    from evenscore.threshold_trial import ThresholdTrial
     from evenscore.thresholds import fair_thresholds
 
 # The public names and where they live; loaded when first used, so that `evenscore --help` need not wait for NumPy.
@@ -53,6 +54,7 @@ _HOMES = {
     "Simulation": "evenscore.simulation",
     "Study": "evenscore.simulation.study_result",
     "Tally": "evenscore.tally",
+    "ThresholdTrial": "evenscore.threshold_trial",
     "Thresholds": "evenscore.threshold_result",
     "calibrate": "evenscore.calibration.fitting",
     "curves": "evenscore.curves",
@@ -83,6 +85,7 @@ __all__ = [
     "Simulation",
     "Study",
     "Tally",
+    "ThresholdTrial",
     "Thresholds",
     "calibrate",
     "curves",

@@ -206,7 +206,7 @@ def _inverted(design: Floats, determinant: Floats) -> Floats:
     if design.shape[1] != 2:
         return np.linalg.inv(design)
     adjugate = np.stack([design[:, 1, 1], -design[:, 0, 1], -design[:, 1, 0], design[:, 0, 0]], axis=1)
-    return (adjugate / determinant[:, None]).reshape(-1, 2, 2)
+    return np.asarray((adjugate / determinant[:, None]).reshape(-1, 2, 2))
 
 
 def indicator_smoother(cells: NDArray[np.int64], weight: Floats) -> Smoother:

@@ -31,7 +31,7 @@ class Rates(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupThreshold:
-    """One group.
+    """One group: its threshold before and now, with limits.
 
     outcome_before, outcome_after: the expected outcome at the old and at the new threshold, on the curve that is solved on. people:
     how many the group has (users, or rows with weighting="row"); to_positive, to_negative: those whose decision changes. ratio:
@@ -39,18 +39,19 @@ class GroupThreshold:
     """
 
     group: Any
+    before: float
     threshold: float
-    ci_low: float
-    ci_high: float
-    outcome_before: float
-    outcome_after: float
-    rate_before: float
-    rate_after: float
-    ratio_before: float
-    ratio_after: float
-    people: float
-    to_positive: float
-    to_negative: float
+    ci_low: float = np.nan
+    ci_high: float = np.nan
+    outcome_before: float = np.nan
+    outcome_after: float = np.nan
+    rate_before: float = np.nan
+    rate_after: float = np.nan
+    ratio_before: float = np.nan
+    ratio_after: float = np.nan
+    people: float = 0.0
+    to_positive: float = 0.0
+    to_negative: float = 0.0
     suggestive: bool = False
     reason: str = ""
 
@@ -73,7 +74,7 @@ class Thresholds(Table):
 
     groups: tuple[GroupThreshold, ...]
     curves: tuple[ThresholdCurve, ...]
-    threshold: float
+    where: str
     strategy: str
     positive: str
     outcome: float
@@ -83,6 +84,12 @@ class Thresholds(Table):
     positive_rate: Rates
     binary: bool
     frame_kind: str | None = None
+
+    @property
+    def threshold(self) -> float | dict[Any, float]:
+        """The threshold before; by group when they differed."""
+        before = {one.group: one.before for one in self.groups}
+        return before if len(set(before.values())) > 1 else self.groups[0].before
 
     @property
     def by_group(self) -> dict[Any, float]:
@@ -148,7 +155,7 @@ class Thresholds(Table):
         side = "at or above" if self.positive == "above" else "below"
         everybody = "users" if self.weighting == "user" else "rows"
         notes = [
-            f"{WORDS[self.strategy]}; before, all had {self.threshold:g}; a score {side} the threshold gets the positive decision",
+            f"{WORDS[self.strategy]}; before: {self.where}; a score {side} the threshold gets the positive decision",
             f"overall positive rate: {before:.2%} before, {after:.2%} after; to_positive and to_negative count {everybody}",
             f"ci: {1 - self.alpha:.0%}, for each threshold by itself; ratio: to the highest positive rate of all groups",
         ]
