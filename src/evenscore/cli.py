@@ -23,6 +23,7 @@ from evenscore import __version__
 from evenscore.commands import BAD, CRASH, INTERRUPTED, UNREAD
 from evenscore.commands.audit import audit
 from evenscore.commands.common import in_options
+from evenscore.commands.thresholds import thresholds
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -31,7 +32,7 @@ def cli() -> None:
     """Does a score mean the same thing for everyone?"""
 
 
-for command in (audit,):
+for command in (audit, thresholds):
     cli.add_command(command)
 
 

@@ -204,7 +204,7 @@ def _inverse(design: Floats) -> tuple[Floats, NDArray[np.bool_]]:
 def _inverted(design: Floats, determinant: Floats) -> Floats:
     """Inverses; two by two written out, which is several times as fast for stacks of them."""
     if design.shape[1] != 2:
-        return np.linalg.inv(design)
+        return np.asarray(np.linalg.inv(design), dtype=np.float64)
     adjugate = np.stack([design[:, 1, 1], -design[:, 0, 1], -design[:, 1, 0], design[:, 0, 0]], axis=1)
     return np.asarray((adjugate / determinant[:, None]).reshape(-1, 2, 2))
 
