@@ -168,8 +168,11 @@ class MarginalTest(Table):
     @property
     def reason(self) -> str:
         """Why the verdict is what it is."""
-        wanted = [pair.reason for pair in self.pairs if pair.verdict == self.verdict]
-        return "; ".join(dict.fromkeys(wanted))
+        if self.verdict != INCONCLUSIVE:
+            return "; ".join(dict.fromkeys(pair.reason for pair in self.pairs if pair.verdict == self.verdict))
+        unjudged = dict.fromkeys(pair.reason for pair in self.pairs if np.isnan(pair.p_value))
+        judged = [] if np.isnan(self.minimum_detectable_gap) else [unshown(self.minimum_detectable_gap, self.tolerance)]
+        return "; ".join([*judged, *unjudged])
 
     @property
     def higher_standard(self) -> list[str]:
@@ -289,4 +292,9 @@ def why(pair: MarginalPair, tolerance: float | None, words: tuple[str, str]) -> 
         )
     if pair.verdict == PARITY:
         return f"at the threshold the gap of {pair.name} is within {tolerance:g}"
-    return not_shown(pair.minimum_detectable_gap, tolerance)
+    return unshown(pair.minimum_detectable_gap, tolerance)
+
+
+def unshown(detectable: float, tolerance: float | None) -> str:
+    """The reason when no gap is shown; at one score a gap is neither constant nor not."""
+    return not_shown(detectable, tolerance).replace("a constant gap", "a gap")

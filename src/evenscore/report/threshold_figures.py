@@ -61,7 +61,11 @@ def draw_thresholds(found: Thresholds, ax: Any = None) -> Any:
     ax.set_ylim(*_heights(found, low, high))
     ax.set(xlabel="score", ylabel="expected outcome", title=found._title())
     dotted = "; dotted: continued, not seen" if found.suggestive else ""
-    ax.legend(title=f"threshold [{1 - found.alpha:.0%}]; band: {1 - found.alpha:.0%} at each score{dotted}", frameon=False)
+    ax.legend(
+        title=f"threshold [{1 - found.alpha:.0%}]; band: {1 - found.alpha:.0%} at each score{dotted}",
+        edgecolor="none",
+        framealpha=0.85,
+    )
     return ax
 
 
