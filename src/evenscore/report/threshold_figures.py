@@ -34,7 +34,8 @@ def draw_marginals(test: MarginalTest, ax: Any = None) -> Any:
     ax.set_yticks(range(len(test.marginals)), [_plain(one.group) for one in test.marginals])
     ax.set_ylim(len(test.marginals) - 0.5, -0.5)
     ax.set(xlabel="expected outcome", title=f"{test.verdict} at {test.where} (p = {p_text(test.p_value)})")
-    ax.legend(title=f"lines: {1 - test.alpha:.0%} intervals", frameon=False)
+    words = f"lines: {1 - test.alpha:.0%} intervals"
+    ax.legend(title=words, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
     return ax
 
 
