@@ -216,7 +216,10 @@ def percent(row: dict[str, Any], name: str) -> str:
 def marginal_tables(options: argparse.Namespace, peers: bool) -> None:
     print("\n### The outcome at the threshold\n")
     body = []
-    for design in (*EQUAL, *DIFFERENT):
+    chosen = [
+        design for design in (*EQUAL, *DIFFERENT) if not options.design or any(word in design.name for word in options.design)
+    ]
+    for design in chosen:
         for users in options.sizes:
             spec = design.make(users)
             method = {"one-sided": partial(one_sided, threshold=design.threshold, peers=peers)}
@@ -270,6 +273,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--sizes", type=lambda text: tuple(int(size) for size in text.split(",")), default=SIZES)
     parser.add_argument("--resume", help="a folder for finished runs")
+    parser.add_argument("--design", action="append", help="only designs whose name has this in it")
     parser.add_argument("--skip-peers", action="store_true")
     parser.add_argument("--only", choices=("marginal", "thresholds"))
     options = parser.parse_args()

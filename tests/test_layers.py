@@ -16,7 +16,7 @@ LAYERS = (
     *("errors", "tables", "coding", "splits", "columns", "axis", "lattice", "observations", "pairs", "pairing", "tally", "archive"),
     *("spanning", "counting", "engines", "kernels", "bandwidth", "inference", "curves", "multiplicity", "comparison", "gaps"),
     *("methods", "joint", "verdict", "parity_result", "regions", "parity", "ordering"),
-    *("cut", "boundary", "marginal_result", "beyond", "marginal", "simulation", "planning"),
+    *("cut", "boundary", "marginal_result", "marginal_pairs", "beyond", "marginal", "simulation", "planning"),
     *("calibration", "verify", "threshold_result", "threshold_solver", "threshold_curves", "thresholds", "threshold_trial"),
     *("multiobjective", "calibration_error", "impact", "report", "audit", "sklearn", "testing", "commands", "cli", "__main__"),
 )

@@ -72,12 +72,15 @@ def _check(
     # A smoother has weights for empty cells too, which the other side's people must not get.
     matrix = np.concatenate([there.matrix * (outside.W > 0), here.matrix * (inside.W > 0)])
     fit = np.concatenate([there.local_fit(outside.Y), here.local_fit(inside.Y)])
-    pairs = tally.pair_matrices(group, group, weighting)
+    used = np.flatnonzero((outside.W > 0) | (inside.W > 0))
+    matrix, fit = matrix[:, used], fit[:, used]
+    pairs = tally.pair_matrices(group, group, weighting, used)
     assert pairs is not None
-    effective = effective_users(matrix, pairs)
-    with np.errstate(invalid="ignore"):
-        keep = effective[:-1] >= MIN_POINT
-    if not (keep.any() and effective[-1] >= MIN_POINT):
+    with np.errstate(divide="ignore", invalid="ignore"):
+        effective = effective_users(matrix, pairs)
+        enough = (effective >= MIN_POINT) & np.isfinite(effective)  # without anybody near it would be infinite
+    keep = enough[:-1]
+    if not (keep.any() and enough[-1]):
         return OtherSide(group, reason=f"fewer than {MIN_POINT} effective users on the other side of the threshold, or at it")
     both = np.append(keep, True)
     scaled = (matrix * small_sample(effective)[:, None])[both]

@@ -53,6 +53,12 @@ class Edge:
         moved = 0.0 if level is None else level - float(self.coefficients[0])
         return self.factor * np.concatenate([[1.0], -(self.coefficients + moved * self.pull)])
 
+    def moved_variance(self) -> tuple[float, float, float]:
+        """The variance when the level is moved by m, as a quadratic in m: at 0, per m and per m^2."""
+        q = self.residual()
+        p = self.factor * np.concatenate([[0.0], -self.pull])
+        return float(q @ self.gram @ q), float(2 * q @ self.gram @ p), float(p @ self.gram @ p)
+
     def variance(self, level: float | None = None) -> float:
         """The user-robust variance of the level; with another level imposed, as under a null."""
         q = self.residual(level)
@@ -91,8 +97,13 @@ def edge_bandwidth(tally: Tally, cuts: Sequence[Cut], *, bandwidth: float | str,
     return ONE_SIDED * chosen if isinstance(bandwidth, str) else chosen
 
 
-def fit_edge(cut: Cut, sums: CellSums, pairs: PairMatrices, *, bandwidth: float | None, degree: int, kernel: str) -> Edge | None:
-    """The outcome at the cut from the given cells: a local polynomial, or without bandwidth the marginal value alone."""
+def fit_edge(
+    cut: Cut, sums: CellSums, pairs: PairMatrices, cells: Ints, *, bandwidth: float | None, degree: int, kernel: str
+) -> Edge | None:
+    """The outcome at the cut: a local polynomial, or without bandwidth the marginal value alone.
+
+    pairs: the pair matrices of ``cells``, which are those with weight.
+    """
     smooth = _smoother_at(cut, sums, bandwidth, degree, kernel)
     weights, u = smooth.matrix[0] * (sums.W > 0), smooth.u[0]
     if not np.isfinite(weights).all():
@@ -106,7 +117,8 @@ def fit_edge(cut: Cut, sums: CellSums, pairs: PairMatrices, *, bandwidth: float 
         column = np.linalg.solve(moments, np.eye(len(powers))[0])
         pull = column / column[0]
     basis = weights * u[None, :] ** powers[:, None]
-    gram = user_gram(pairs, weights, basis, weights, basis)
+    near, spanned = weights[cells], basis[:, cells]
+    gram = user_gram(pairs, near, spanned, near, spanned)
     return Edge(float(smooth.curve(sums.Y, sums.tilt)[0]), weights, basis, coefficients, pull, gram)
 
 
@@ -127,13 +139,14 @@ def _smoother_at(cut: Cut, sums: CellSums, bandwidth: float | None, degree: int,
     )
 
 
-def mean_edge(sums: CellSums, pairs: PairMatrices) -> Edge | None:
-    """The plain average over the given cells."""
+def mean_edge(sums: CellSums, pairs: PairMatrices, cells: Ints) -> Edge | None:
+    """The plain average of all; pairs: of ``cells``, those with weight."""
     if not sums.W.any():
         return None
     weights = (sums.W > 0) / sums.W.sum()
     level = float(weights @ sums.Y)
-    gram = user_gram(pairs, weights, weights[None, :], weights, weights[None, :])
+    used = weights[cells]
+    gram = user_gram(pairs, used, used[None, :], used, used[None, :])
     return Edge(level, weights, weights[None, :], np.array([level]), np.ones(1), gram)
 
 

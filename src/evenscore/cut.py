@@ -136,19 +136,20 @@ def outcomes_rise(tally: Tally, weighting: str) -> bool:
 
     The slope's sign is that of sum_g sum_c (x_c - mean_g) Y_c, with a user-robust standard error around each group's mean.
     """
-    slope, variance = 0.0, 0.0
+    slope, levers = 0.0, []
     for group in tally.groups:
         sums = tally.sums(group, weighting)
         used = np.flatnonzero(sums.W > 0)
-        if len(used) < 2:
-            continue
-        weight, position = sums.W[used], sums.position[used]
-        lever = position - weight @ position / weight.sum()
-        mean = np.full(len(used), sums.Y[used].sum() / weight.sum())
-        slope += float(lever @ sums.Y[used])
-        if slope >= 0:
-            continue
+        if len(used) > 1:
+            weight, position = sums.W[used], sums.position[used]
+            lever = position - weight @ position / weight.sum()
+            slope += float(lever @ sums.Y[used])
+            levers.append((group, used, lever, np.full(len(used), sums.Y[used].sum() / weight.sum())))
+    if slope >= 0:
+        return True
+    variance = 0.0
+    for group, used, lever, mean in levers:
         pairs = tally.pair_matrices(group, group, weighting, used)
         assert pairs is not None
         variance += float(lever @ pairs.residual(mean, mean) @ lever)
-    return not (variance > 0 and slope < FALLING * math.sqrt(variance))
+    return not slope < FALLING * math.sqrt(variance)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -281,18 +283,18 @@ def _fields(part: Any) -> dict[str, Any]:
     return {name: getattr(part, name) for name in part.__slots__}
 
 
-def why(pair: MarginalPair, tolerance: float | None, words: tuple[str, str]) -> str:
+def why(verdict: str, numbers: Mapping[str, float], tolerance: float | None, words: tuple[str, str]) -> str:
     """The reason for a pair's verdict; words: the label of the group with the higher standard, and of the other."""
-    if pair.verdict == DISPARITY:
+    if verdict == DISPARITY:
         more = "" if tolerance is None else f", more than {tolerance:g}"
-        low, high = (pair.ci_low, pair.ci_high) if pair.gap > 0 else (-pair.ci_high, -pair.ci_low)
+        low, high = sorted(math.copysign(1, numbers["gap"]) * numbers[name] for name in ("ci_low", "ci_high"))
         return (
             f"{words[0]} is held to a higher standard than {words[1]}: at the threshold their expected outcomes differ by "
-            f"{abs(pair.gap):.3g} [{low:.3g}, {high:.3g}]{more}"
+            f"{abs(numbers['gap']):.3g} [{low:.3g}, {high:.3g}]{more}"
         )
-    if pair.verdict == PARITY:
-        return f"at the threshold the gap of {pair.name} is within {tolerance:g}"
-    return unshown(pair.minimum_detectable_gap, tolerance)
+    if verdict == PARITY:
+        return f"at the threshold the gap of {words[0]} and {words[1]} is within {tolerance:g}"
+    return unshown(numbers["minimum_detectable_gap"], tolerance)
 
 
 def unshown(detectable: float, tolerance: float | None) -> str:
