@@ -102,6 +102,14 @@ def test_pictures_draw_what_the_results_hold(censored):
         matplotlib.pyplot.close(drawn)
 
 
+def test_the_code_of_the_guide_runs():
+    text = (ROOT / "docs" / "thresholds.md").read_text(encoding="utf-8")
+    block = text.split("```python\n")[1].split("```")[0]
+    done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "Marginal test at the threshold 0.05: disparity" in done.stdout and "Thresholds (rate)" in done.stdout
+
+
 def test_the_example_runs():
     done = subprocess.run([sys.executable, ROOT / "examples" / "thresholds.py"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -276,6 +276,15 @@ def test_a_group_with_few_outcomes_is_left_alone():
     assert found.positive_rate.after == pytest.approx(found.positive_rate.before, abs=1e-6)
 
 
+def test_a_group_without_outcomes_on_the_positive_side_is_left_alone():
+    rows = repeated_users(3000, seed=2, n_groups=3)
+    hidden = (rows.score >= 0.4) & (rows.group == 2)
+    data = as_dict(rows) | {"y": np.where(hidden, np.nan, rows.outcome)}
+    found = es.fair_thresholds(es.tally(data, **NAMES, cuts=[0.4], nulls="unlabelled"), threshold=0.4)
+    assert found.by_group[2] == 0.4 and "no row with a known outcome at or above 0.4" in found.reasons[2]
+    assert np.isnan(found.outcome_at[2]) and not found.solved
+
+
 def test_bad_input_is_named(small):
     _, data, tally = small
     for options, words in (
@@ -294,7 +303,7 @@ def test_bad_input_is_named(small):
     with pytest.raises(es.DataError, match="at least 2 groups"):
         es.fair_thresholds(tally_of({name: column[data["group"] == "a"] for name, column in data.items()}), threshold=0.5)
     nobody = data | {"outcome": np.where(data["user"] < 3, data["outcome"], np.nan)}
-    with pytest.raises(es.DataError, match="no group has 10 users"):
+    with pytest.raises(es.DataError, match="a: only 3 users with a known outcome"):
         es.fair_thresholds(tally_of(nobody, nulls="unlabelled"), threshold=0.5)
     with pytest.raises(es.EvenscoreError, match="unknown"):
         es.fair_thresholds(tally, threshold=0.5).decide([0.5], ["c"])

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from evenscore.calibration.kernel import Kernel
 from evenscore.cut import Cut, cut_words, make_cuts, outcomes_rise
 from evenscore.errors import DataError, OptionError, require_alpha, require_option
+from evenscore.tables import label_text
 from evenscore.tally import WEIGHTINGS, Tally, require_groups, require_tally
 from evenscore.threshold_curves import Rung, draw_curves, knot_covariance, make_rung, ranks
 from evenscore.threshold_result import STRATEGIES, GroupThreshold, Rates, ThresholdCurve, Thresholds
@@ -121,10 +122,23 @@ def fair_thresholds(
 def _rungs(tally: Tally, cuts: Sequence[Cut], higher: int, smoothing: Kernel, weighting: str) -> dict[int, Rung]:
     """The groups with enough outcomes to be solved, by position."""
     people = [float(tally.sums(group, weighting).A.sum()) for group in tally.groups]
-    able = [place for place, group in enumerate(tally.groups) if tally.n_users[group] >= FEWEST_USERS]
+    able = [place for place, cut in enumerate(cuts) if not _why_not(tally, place, cut, weighting)]
     if not able:
-        raise DataError(f"no group has {FEWEST_USERS} users with a known outcome: there are no curves to solve on")
+        reasons = "; ".join(
+            f"{label_text(group)}: {_why_not(tally, i, cuts[i], weighting)}" for i, group in enumerate(tally.groups)
+        )
+        raise DataError(f"no group has a curve to solve on ({reasons})")
     return {place: make_rung(tally, place, cuts, higher, smoothing, weighting, people[place] / sum(people)) for place in able}
+
+
+def _why_not(tally: Tally, place: int, cut: Cut, weighting: str) -> str:
+    """Why a group has no curve to solve on, or nothing."""
+    group = tally.groups[place]
+    if tally.n_users[group] < FEWEST_USERS:
+        return f"only {tally.n_users[group]} users with a known outcome, fewer than {FEWEST_USERS}"
+    if not tally.sums(group, weighting).W[cut.inside].any():
+        return f"no row with a known outcome {cut.words}, the positive side"
+    return ""
 
 
 def _solved(
@@ -171,7 +185,6 @@ def _left_alone(tally: Tally, place: int, cut: Cut, weighting: str) -> GroupThre
     group = tally.groups[place]
     people = tally.sums(group, weighting).A
     rate = float(people[cut.inside].sum() / people.sum()) if people.any() else np.nan
-    users = tally.n_users[group]
     return GroupThreshold(
         group=group,
         before=cut.threshold,
@@ -179,7 +192,7 @@ def _left_alone(tally: Tally, place: int, cut: Cut, weighting: str) -> GroupThre
         rate_before=rate,
         rate_after=rate,
         people=float(people.sum()),
-        reason=f"only {users} users with a known outcome, fewer than {FEWEST_USERS}: its threshold is left alone",
+        reason=f"{_why_not(tally, place, cut, weighting)}: its threshold is left alone",
     )
 
 
