@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.boundary import edge_bandwidth, side_sums
-from evenscore.calibration.cells import Cells, Fit, group_cells
+from evenscore.calibration.cells import Cells, Fit, bounded, group_cells
 from evenscore.calibration.kernel import Kernel
 from evenscore.calibration.maps import knot_weights
-from evenscore.curves import residual_covariance, small_sample
+from evenscore.curves import effective_users, residual_covariance, small_sample
 from evenscore.cut import Cut
 from evenscore.inference import draw_normal
 from evenscore.kernels import smoother
@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 
 DRAWS = 300
 UNSEEN_KNOTS = 16
+SLOPE_WIDTH = 3.0  # a slope needs more room than a level: bandwidths of the marginal test
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +113,16 @@ def _continued(tally: Tally, cuts: Sequence[Cut], cut: Cut, higher: int, cells: 
     start = float(cut.lattice.to_axis(fit.score[[first]])[0])
     if cut.sign * (start - far) <= cut.lattice.cell_width:
         return fit, ""
-    h = edge_bandwidth(tally, cuts, bandwidth="test", weighting=weighting, degree=1, kernel="gaussian")
+    h = SLOPE_WIDTH * edge_bandwidth(tally, cuts, bandwidth="test", weighting=weighting, degree=1, kernel="gaussian")
     line = smoother(points=np.array([cut.position]), positions=cells.sums.position, weight=cells.sums.W, bandwidth=h, near=False)
     slope = line.slopes[0, 0] * (cells.sums.W > 0)
     rise = float(slope @ cells.sums.Y)
     if not (np.isfinite(rise) and rise * cut.sign * higher > 0):
         return fit, "outcomes beyond the threshold are not known, and those near it do not point to where they would be lower"
     u = (np.linspace(far, start, UNSEEN_KNOTS, endpoint=False) - start) / h
-    effective = 1 / (line.matrix[0] * (cells.sums.W > 0) @ cells.pairs.ww @ (line.matrix[0] * (cells.sums.W > 0)))
-    pull = u[:, None] * slope * float(small_sample(np.array([effective]))[0])
-    unseen = fit.value[first] + u * rise
-    if tally.binary:
-        unseen = np.clip(unseen, 0, 1)
+    effective = effective_users(line.matrix * (cells.sums.W > 0), cells.pairs)
+    pull = u[:, None] * slope * small_sample(effective)
+    unseen = bounded(cells, fit.value[first] + u * rise)
     score = np.concatenate([fit.score, cut.lattice.to_score(start + u * h)])
     order = np.argsort(score)
     value = np.concatenate([fit.value, unseen])
