@@ -15,8 +15,10 @@ SOURCE = Path(es.__file__).parent
 LAYERS = (
     *("errors", "tables", "coding", "splits", "columns", "axis", "lattice", "observations", "pairs", "pairing", "tally", "archive"),
     *("spanning", "counting", "engines", "kernels", "bandwidth", "inference", "curves", "multiplicity", "comparison", "gaps"),
-    *("methods", "joint", "verdict", "parity_result", "regions", "parity", "ordering", "marginal", "simulation", "planning"),
-    *("calibration", "accuracy", "verify", "thresholds", "multiobjective", "calibration_error", "impact", "report", "audit"),
+    *("methods", "joint", "verdict", "parity_result", "regions", "parity", "ordering"),
+    *("cut", "boundary", "marginal_result", "marginal_pairs", "beyond", "marginal", "simulation", "planning"),
+    *("calibration", "accuracy", "verify", "threshold_result", "threshold_solver", "threshold_curves", "thresholds"),
+    *("threshold_trial", "multiobjective", "calibration_error", "impact", "report", "audit"),
     *("sklearn", "testing", "commands", "cli", "__main__"),
 )
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from evenscore.engines import tally
     from evenscore.errors import DataError, EvenscoreError, EvenscoreWarning, FileError, MergeError, OptionError
     from evenscore.lattice import Lattice
+    from evenscore.marginal import marginal_test
+    from evenscore.marginal_result import MarginalTest
     from evenscore.ordering import OrderingTest, ordering_test
     from evenscore.parity import parity_test
     from evenscore.parity_result import ParityTest
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from evenscore.simulation.study import study
     from evenscore.simulation.study_result import Study
     from evenscore.tally import Tally
+    from evenscore.threshold_result import Thresholds
+    from evenscore.threshold_trial import ThresholdTrial
+    from evenscore.thresholds import fair_thresholds
     from evenscore.verify import Verification, verify
 
 # The public names and where they live; loaded when first used, so that `evenscore --help` need not wait for NumPy.
@@ -41,6 +46,7 @@ _HOMES = {
     "EvenscoreWarning": "evenscore.errors",
     "FileError": "evenscore.errors",
     "Lattice": "evenscore.lattice",
+    "MarginalTest": "evenscore.marginal_result",
     "MergeError": "evenscore.errors",
     "OptionError": "evenscore.errors",
     "OrderingTest": "evenscore.ordering",
@@ -50,8 +56,12 @@ _HOMES = {
     "Study": "evenscore.simulation.study_result",
     "Tally": "evenscore.tally",
     "Verification": "evenscore.verify",
+    "ThresholdTrial": "evenscore.threshold_trial",
+    "Thresholds": "evenscore.threshold_result",
     "calibrate": "evenscore.calibration.fitting",
     "curves": "evenscore.curves",
+    "fair_thresholds": "evenscore.thresholds",
+    "marginal_test": "evenscore.marginal",
     "ordering_test": "evenscore.ordering",
     "parity_test": "evenscore.parity",
     "plan": "evenscore.planning",
@@ -69,6 +79,7 @@ __all__ = [
     "EvenscoreWarning",
     "FileError",
     "Lattice",
+    "MarginalTest",
     "MergeError",
     "OptionError",
     "OrderingTest",
@@ -77,9 +88,13 @@ __all__ = [
     "Simulation",
     "Study",
     "Tally",
+    "ThresholdTrial",
+    "Thresholds",
     "Verification",
     "calibrate",
     "curves",
+    "fair_thresholds",
+    "marginal_test",
     "ordering_test",
     "parity_test",
     "plan",

@@ -25,6 +25,7 @@ from evenscore.commands.apply import apply
 from evenscore.commands.audit import audit
 from evenscore.commands.calibrate import calibrate
 from evenscore.commands.common import in_options
+from evenscore.commands.thresholds import thresholds
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -33,7 +34,7 @@ def cli() -> None:
     """Does a score mean the same thing for everyone?"""
 
 
-for command in (apply, audit, calibrate):
+for command in (apply, audit, calibrate, thresholds):
     cli.add_command(command)
 
 

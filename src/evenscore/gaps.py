@@ -119,7 +119,7 @@ def estimate_gap(
     return Process(
         values=smooth_a.curve(a.sums.Y, a.sums.tilt) - smooth_b.curve(b.sums.Y, b.sums.tilt),
         covariance=var_a + var_b if shared is None else var_a + var_b - shared - shared.T,
-        df=_welch_df(np.diag(var_a), effective_a - 1, np.diag(var_b), effective_b - 1),
+        df=welch_df(np.diag(var_a), effective_a - 1, np.diag(var_b), effective_b - 1),
         effective_a=effective_a,
         effective_b=effective_b,
         matrix_a=l_a,
@@ -146,7 +146,7 @@ def _moderated(null: Null, l_a: Floats, effective_a: Floats, l_b: Floats, effect
     return scaled[0], scaled[1]
 
 
-def _welch_df(var_a: Floats, df_a: Floats, var_b: Floats, df_b: Floats) -> Floats:
+def welch_df(var_a: Floats, df_a: Floats, var_b: Floats, df_b: Floats) -> Floats:
     """Welch and Satterthwaite's degrees of freedom of a difference."""
     with np.errstate(divide="ignore", invalid="ignore"):
         df = (var_a + var_b) ** 2 / (var_a**2 / df_a + var_b**2 / df_b)
@@ -208,7 +208,7 @@ def _residual_process(comparison: Comparison, null: Null, raw_a: Floats, raw_b: 
     if null.residual_ab is not None:
         shared = f_a @ null.residual_ab @ f_b.T
         covariance = covariance - shared - shared.T
-    df = _welch_df(np.diag(var_a), effective_a - 1, np.diag(var_b), effective_b - 1) if few else np.full(n, np.inf)
+    df = welch_df(np.diag(var_a), effective_a - 1, np.diag(var_b), effective_b - 1) if few else np.full(n, np.inf)
     return Process(m_a @ a.sums.Y - m_b @ b.sums.Y + inside, covariance, df, effective_a, effective_b, f_a, f_b, m_a @ a.sums.W)
 
 

@@ -203,11 +203,20 @@ def _inverse(design: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     scale = np.sqrt(np.abs(np.einsum("jaa->ja", design)))
     scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
     even = np.where(np.isfinite(design), design, 0.0) / scale[:, :, None] / scale[:, None, :]
-    bad = np.abs(np.linalg.det(even)) < SINGULAR
+    determinant = np.linalg.det(even) if design.shape[1] != 2 else even[:, 0, 0] * even[:, 1, 1] - even[:, 0, 1] * even[:, 1, 0]
+    bad = np.abs(determinant) < SINGULAR
     even[bad] = np.eye(design.shape[1])
     with np.errstate(over="ignore", invalid="ignore"):
-        inverse = np.linalg.inv(even) / scale[:, :, None] / scale[:, None, :]
+        inverse = _inverted(even, np.where(bad, 1.0, determinant)) / scale[:, :, None] / scale[:, None, :]
     return inverse, bad | ~np.isfinite(inverse).all(axis=(1, 2))
+
+
+def _inverted(design: Floats, determinant: Floats) -> Floats:
+    """Inverses; two by two written out, which is several times as fast for stacks of them."""
+    if design.shape[1] != 2:
+        return np.asarray(np.linalg.inv(design), dtype=np.float64)
+    adjugate = np.stack([design[:, 1, 1], -design[:, 0, 1], -design[:, 1, 0], design[:, 0, 0]], axis=1)
+    return np.asarray((adjugate / determinant[:, None]).reshape(-1, 2, 2))
 
 
 def indicator_smoother(cells: NDArray[np.int64], weight: Floats) -> Smoother:

@@ -184,13 +184,7 @@ class ParityTest(Table):
     @property
     def disagreement(self) -> str:
         """One sentence when per user and per row come to different verdicts, else empty."""
-        if self.other is None or self.other.verdict == self.verdict:
-            return ""
-        return (
-            f"per {self.weighting} the verdict is {self.verdict} (p = {p_text(self.p_value)}), per {self.other.weighting} it is "
-            f"{self.other.verdict} (p = {p_text(self.other.p_value)}); per user, {WHAT_IT_ANSWERS['user']}; per row, "
-            f"{WHAT_IT_ANSWERS['row']}"
-        )
+        return differing(self.weighting, self.verdict, self.p_value, self.other)
 
     @property
     def points(self) -> list[dict[str, Any]]:
@@ -279,6 +273,17 @@ class ParityTest(Table):
 
     def _frame_kind(self) -> str | None:
         return self.frame_kind
+
+
+def differing(weighting: str, verdict: str, p_value: float, other: Formulation | None) -> str:
+    """One sentence when the two weightings come to different verdicts, else empty."""
+    if other is None or other.verdict == verdict:
+        return ""
+    return (
+        f"per {weighting} the verdict is {verdict} (p = {p_text(p_value)}), per {other.weighting} it is "
+        f"{other.verdict} (p = {p_text(other.p_value)}); per user, {WHAT_IT_ANSWERS['user']}; per row, "
+        f"{WHAT_IT_ANSWERS['row']}"
+    )
 
 
 def not_shown(detectable: float, tolerance: float | None = None) -> str:

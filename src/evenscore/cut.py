@@ -1,0 +1,155 @@
+"""A threshold on a tally's lattice: which cells get the positive decision, and where the marginal people stand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenscore.errors import DataError, OptionError, listing, require_option
+from evenscore.lattice import Lattice
+from evenscore.tables import label_text
+from evenscore.tally import Tally
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+ABOVE, BELOW = "above", "below"
+POSITIVE = (ABOVE, BELOW)
+FALLING = -3.0  # outcomes are taken to fall along the score only when that is this many standard errors clear
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Decisions by one threshold: positive when score >= threshold, or with positive="below" when score < threshold.
+
+    first: the first cell at or above the threshold; position: where the marginal people are, on the axis; score: the same as a
+    score, which is the threshold itself unless scores are discrete: then it is the last value that gets the positive decision.
+    """
+
+    lattice: Lattice
+    threshold: float
+    positive: str
+    first: int
+    position: float
+    score: float
+
+    @property
+    def sign(self) -> int:
+        """1 when higher scores get the positive decision, -1 when lower ones do."""
+        return 1 if self.positive == ABOVE else -1
+
+    @property
+    def inside(self) -> Ints:
+        """The cells with the positive decision."""
+        every = np.arange(self.lattice.n_cells)
+        return every[self.first :] if self.positive == ABOVE else every[: self.first]
+
+    @property
+    def outside(self) -> Ints:
+        """The other cells."""
+        every = np.arange(self.lattice.n_cells)
+        return every[: self.first] if self.positive == ABOVE else every[self.first :]
+
+    @property
+    def words(self) -> str:
+        """The side with the positive decision, for people."""
+        return f"{'at or above' if self.positive == ABOVE else 'below'} {self.threshold:g}"
+
+
+def make_cut(tally: Tally, threshold: Any, positive: str) -> Cut:
+    """The cut at a threshold that the tally's lattice knows exactly."""
+    require_option("positive", positive, POSITIVE)
+    number = isinstance(threshold, int | float | np.integer | np.floating) and not isinstance(threshold, bool)
+    if not (number and math.isfinite(threshold)):
+        raise OptionError(f"threshold={threshold!r} must be a score, such as 0.5")
+    value = float(threshold)
+    lattice = tally.lattice
+    _require_inside(tally, value)
+    first = lattice.first_cell(value)
+    if first is None:
+        raise DataError(
+            f"the threshold {value:g} runs through a cell of the tally, between {_neighbours(lattice, value)}; make it an edge: "
+            f"es.tally(..., cuts=[{value:g}])"
+        )
+    if not lattice.discrete:
+        return Cut(lattice, value, positive, first, float(lattice.to_axis(np.array([value]))[0]), value)
+    place = _marginal_value(tally, first, positive)
+    assert lattice.values is not None
+    return Cut(lattice, value, positive, first, float(lattice.positions(lattice.values)[place]), float(lattice.values[place]))
+
+
+def make_cuts(tally: Tally, threshold: Any, positive: str) -> list[Cut]:
+    """The cut of each group, in their order: the same for all, or by group."""
+    if not isinstance(threshold, Mapping):
+        return [make_cut(tally, threshold, positive)] * len(tally.groups)
+    missing = [group for group in tally.groups if group not in threshold]
+    unknown = [group for group in threshold if group not in tally.groups]
+    if missing or unknown:
+        which = f"has none for {listing(map(repr, missing))}" if missing else f"names {listing(map(repr, unknown))}"
+        raise OptionError(f"threshold by group {which}; the groups are: {listing(map(repr, tally.groups))}")
+    return [make_cut(tally, threshold[group], positive) for group in tally.groups]
+
+
+def cut_words(cuts: Sequence[Cut], groups: Sequence[Any]) -> str:
+    """The threshold or thresholds, for people."""
+    if len({cut.threshold for cut in cuts}) == 1:
+        return f"the threshold {cuts[0].threshold:g}"
+    return "the thresholds " + listing(f"{cut.threshold:g} ({label_text(group)})" for cut, group in zip(cuts, groups, strict=True))
+
+
+def _require_inside(tally: Tally, value: float) -> None:
+    """A threshold beyond all scores decides nothing."""
+    weight = np.sum([part.vectors[0, 0] + part.vectors[0, 5] for part in tally.parts], axis=0)
+    used = np.flatnonzero(weight > 0)
+    if len(used) == 0:
+        raise DataError("the tally has no rows")
+    if tally.lattice.values is not None:
+        low, high = tally.lattice.values[used[0]], tally.lattice.values[used[-1]]
+    else:
+        low, high = tally.lattice.to_score(tally.lattice.axis_edges[[used[0], used[-1] + 1]])
+    if not low <= value <= high:
+        raise OptionError(f"the threshold {value:g} lies outside the scores, which run from {low:.6g} to {high:.6g}")
+
+
+def _neighbours(lattice: Lattice, value: float) -> str:
+    place = int(np.searchsorted(lattice.edges, value))
+    near = [f"{lattice.edges[i]:.6g}" for i in (place - 1, place) if 0 <= i < len(lattice.edges)]
+    return " and ".join(near) if len(near) == 2 else f"its end and {near[0]}" if near else "its ends"
+
+
+def _marginal_value(tally: Tally, first: int, positive: str) -> int:
+    """The value nearest to the threshold on the positive side that anybody has."""
+    weight = np.sum([part.vectors[0, 0] for part in tally.parts], axis=0)
+    side = np.flatnonzero(weight[first:] > 0) + first if positive == ABOVE else np.flatnonzero(weight[:first] > 0)
+    if len(side) == 0:
+        return min(first, tally.lattice.n_cells - 1) if positive == ABOVE else max(first - 1, 0)
+    return int(side[0] if positive == ABOVE else side[-1])
+
+
+def outcomes_rise(tally: Tally, weighting: str) -> bool:
+    """Whether outcomes rise along the score, as they should; False only when the slope within groups is clearly negative.
+
+    The slope's sign is that of sum_g sum_c (x_c - mean_g) Y_c, with a user-robust standard error around each group's mean.
+    """
+    slope, levers = 0.0, []
+    for group in tally.groups:
+        sums = tally.sums(group, weighting)
+        used = np.flatnonzero(sums.W > 0)
+        if len(used) > 1:
+            weight, position = sums.W[used], sums.position[used]
+            lever = position - weight @ position / weight.sum()
+            slope += float(lever @ sums.Y[used])
+            levers.append((group, used, lever, np.full(len(used), sums.Y[used].sum() / weight.sum())))
+    if slope >= 0:
+        return True
+    variance = 0.0
+    for group, used, lever, mean in levers:
+        pairs = tally.pair_matrices(group, group, weighting, used)
+        assert pairs is not None
+        variance += float(lever @ pairs.residual(mean, mean) @ lever)
+    return not slope < FALLING * math.sqrt(variance)

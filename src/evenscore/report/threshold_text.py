@@ -1,0 +1,42 @@
+"""Thresholds for a terminal: is the bar equally high, and where it would be."""
+
+from __future__ import annotations
+
+from evenscore.marginal_result import MarginalTest
+from evenscore.report.text import _wrapped
+from evenscore.tables import p_text, printable, text_table
+from evenscore.tally import Tally
+from evenscore.threshold_result import Thresholds
+from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY
+
+WORDS = {
+    DISPARITY: "the bar is not equally high for everyone",
+    PARITY: "the outcomes at the threshold are within the tolerance of each other",
+    INCONCLUSIVE: "that the bar differs is not shown, which is not the same as parity",
+}
+
+
+def thresholds_text(tally: Tally, test: MarginalTest, found: Thresholds, notes: list[str]) -> str:
+    """Groups and verdict at the old threshold, then the new thresholds and whom they concern."""
+    blocks = [
+        "\n".join([text_table(tally.rows()), *(_wrapped(note) for note in [*tally._notes(), *notes])]),
+        f"  {test.verdict.upper()} at {test.where}: {WORDS[test.verdict]}  (p = {p_text(test.p_value)})",
+        text_table(test.group_rows()),
+        text_table(test.rows()),
+        "\n".join(_wrapped(note) for note in test._notes()),
+        f"  {printable(found._title(), 200)}",
+        text_table(_where(found)),
+        text_table(_whom(found)),
+        "\n".join(_wrapped(note) for note in found._notes()),
+    ]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _where(found: Thresholds) -> list[dict[str, object]]:
+    names = ("group", "before", "threshold", "ci_low", "ci_high", "outcome_before", "outcome_after")
+    return [{name: getattr(one, name) for name in names} for one in found.groups]
+
+
+def _whom(found: Thresholds) -> list[dict[str, object]]:
+    names = ("group", "rate_before", "rate_after", "ratio_before", "ratio_after", "to_positive", "to_negative", "suggestive")
+    return [{name: getattr(one, name) for name in names} for one in found.groups]

@@ -1,0 +1,141 @@
+"""Thresholds with equal outcomes, as arithmetic: one unknown outcome v, and for each group the score at which its curve reaches v.
+
+Everything runs along *strictness*, which rises with the score when the positive decision is above the threshold and falls with it
+otherwise, and outcomes are signed so that they rise with strictness. Raising the bar is then always to the right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+FINE = np.linspace(0.0, 1.0, 33)
+COARSE = np.linspace(0.0, 1.0, 65)
+REFINEMENTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """One group's people along strictness.
+
+    knot: (k,) ascending, where the outcome is known, straight lines between; share: of all people that are in the group. edge,
+    beyond: (m,), the share of the group's people with the positive decision for a cut at each edge, linear between. steps: scores
+    are few values, knots are their ranks, and a cut is a whole number: values of that rank or higher get the positive decision.
+    """
+
+    knot: Floats
+    edge: Floats
+    beyond: Floats
+    share: float
+    now: float
+    steps: bool = False
+
+    def rate(self, cut: Floats) -> Floats:
+        """The share of the group's people with the positive decision."""
+        return np.interp(cut, self.edge, self.beyond)
+
+    def reach(self, value: Floats, v: Floats, *, last: bool = False) -> Floats:
+        """The least strict cut at which the outcome is at least v (with ``last``: the most strict at which it is not above v).
+
+        value: (k,) outcomes at the knots, never falling; v: (n,). Beyond what is seen: the end of it.
+        """
+        place = np.searchsorted(value, v, side="right" if last else "left")
+        if self.steps:
+            return place.astype(np.float64)
+        top = len(value) - 1
+        if not last:  # above all outcomes the nearest is the highest one, from where it is first reached
+            place = np.where(place > top, np.searchsorted(value, value[-1], side="left"), place)
+            v = np.minimum(v, value[-1])
+        right = np.clip(place, 1, top) if top else np.zeros_like(place)
+        left = np.maximum(right - 1, 0)
+        rise = value[right] - value[left]
+        part = np.divide(v - value[left], rise, out=np.ones_like(v), where=rise > 0)
+        found = self.knot[left] + np.clip(part, 0, 1) * (self.knot[right] - self.knot[left])
+        return np.where(place == 0, self.knot[0], np.where(place > top, self.knot[-1], found))
+
+    def outcome(self, value: Floats, cut: float) -> float:
+        """The outcome at a cut; for steps that of the marginal value."""
+        return float(np.interp(min(cut, len(value) - 1) if self.steps else cut, self.knot, value))
+
+
+def solve(
+    ladders: Sequence[Ladder], values: Sequence[Floats], strategy: str, target: float | None, *, fine: bool = True
+) -> tuple[Floats, float]:
+    """The cut of each group, (n_groups,), and the outcome v that they share.
+
+    target: the signed outcome for "target". fine: to the last digit, which draws for an interval do not need.
+    """
+    if strategy == "rate":
+        return same_rate(ladders, values, fine=fine)
+    now = np.array([ladder.now for ladder in ladders])
+    at_now = [ladder.outcome(value, ladder.now) for ladder, value in zip(ladders, values, strict=True)]
+    v = max(at_now) if strategy == "raise" else min(at_now) if strategy == "lower" else target
+    assert v is not None
+    cuts = np.array([_reach(ladder, value, v) for ladder, value in zip(ladders, values, strict=True)])
+    if strategy == "raise":  # also where the curve is level: the group that sets the standard stays
+        cuts = np.where(np.array(at_now) >= v, now, np.maximum(cuts, now))
+    if strategy == "lower":
+        cuts = np.where(np.array(at_now) <= v, now, np.minimum(cuts, now))
+    return cuts, v
+
+
+def _reach(ladder: Ladder, value: Floats, v: float) -> float:
+    return float(ladder.reach(value, np.array([v]))[0])
+
+
+def same_rate(ladders: Sequence[Ladder], values: Sequence[Floats], *, fine: bool = True) -> tuple[Floats, float]:
+    """Equal outcomes and sum_g p_g (1 - F_g(t_g)) = sum_g p_g (1 - F_g(t)), the overall rate of positive decisions.
+
+    The rate falls as v rises. Candidates for v are the outcomes at the knots; between two of them all cuts move in straight
+    lines, and at a level stretch of a curve any cut has the outcome v, so that the rate decides where in it.
+    """
+    share = np.array([ladder.share for ladder in ladders])
+    wanted = float(sum(ladder.share * ladder.rate(np.array([ladder.now]))[0] for ladder in ladders))
+
+    def rates(cuts: Floats) -> Floats:
+        return np.asarray(share @ np.array([ladder.rate(cut) for ladder, cut in zip(ladders, cuts, strict=True)]))
+
+    def cuts_at(v: Floats, last: bool = False) -> Floats:
+        return np.array([ladder.reach(value, v, last=last) for ladder, value in zip(ladders, values, strict=True)])
+
+    if not fine and not ladders[0].steps:
+        low, high = min(value[0] for value in values), max(value[-1] for value in values)
+        cuts = cuts_at(low + COARSE * (high - low))
+        return _between(cuts, rates(cuts), wanted), np.nan
+    outcomes = np.unique(np.concatenate(values))
+    if any(ladder.steps for ladder in ladders):
+        outcomes = np.append(outcomes, np.inf)
+        nearest = int(np.argmin(np.abs(rates(cuts_at(outcomes)) - wanted)))
+        return cuts_at(outcomes)[:, nearest], float(min(outcomes[nearest], outcomes[-2]))
+    after = rates(cuts_at(outcomes, last=True))
+    place = min(int(np.searchsorted(-after, -wanted)), len(outcomes) - 1)
+    first, last = cuts_at(outcomes[[place]]), cuts_at(outcomes[[place]], last=True)
+    if rates(first)[0] >= wanted or place == 0:
+        moved = first + FINE * (last - first)
+        return _between(moved, rates(moved), wanted), float(outcomes[place])
+    low, high = float(outcomes[place - 1]), float(outcomes[place])
+    for _ in range(REFINEMENTS):
+        v = low + FINE * (high - low)
+        cuts = cuts_at(v)
+        cuts[:, 0] = cuts_at(v[:1], last=True)[:, 0]
+        found = rates(cuts)
+        step = int(np.clip(np.searchsorted(-found, -wanted), 1, len(v) - 1))
+        low, high = float(v[step - 1]), float(v[step])
+    part = _part(found[step - 1], found[step], wanted)
+    return cuts[:, step - 1] + part * (cuts[:, step] - cuts[:, step - 1]), low + part * (high - low)
+
+
+def _between(cuts: Floats, rates: Floats, wanted: float) -> Floats:
+    """Where along a path of cuts, (n_groups, n), the falling rates reach the wanted one."""
+    step = int(np.clip(np.searchsorted(-rates, -wanted), 1, len(rates) - 1))
+    part = _part(rates[step - 1], rates[step], wanted)
+    return cuts[:, step - 1] + part * (cuts[:, step] - cuts[:, step - 1])
+
+
+def _part(before: float, after: float, wanted: float) -> float:
+    return float(np.clip((before - wanted) / (before - after), 0, 1)) if before > after else 0.0

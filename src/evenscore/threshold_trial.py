@@ -1,0 +1,409 @@
+"""Finding fair thresholds where outcomes below the bar are not known: move a little, collect labels, look again.
+
+The paper's last remark of Section 6, both ways: correct the thresholds step by step and test again, or lower the bar for a share of
+people in order to learn what their outcomes are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from evenscore import __version__
+from evenscore.archive import pack_label, unpack_label, write_whole
+from evenscore.calibration.matching import match_groups, read_scores, refuse_unknown
+from evenscore.coding import FOLDS, hash_ids
+from evenscore.cut import POSITIVE
+from evenscore.errors import DataError, FileError, OptionError, require_alpha, require_gap, require_option
+from evenscore.marginal import marginal_test
+from evenscore.tables import Table, json_ready, label_text, number_text, p_text
+from evenscore.tally import WEIGHTINGS, Tally, require_tally
+from evenscore.threshold_result import STRATEGIES, GroupThreshold
+from evenscore.thresholds import fair_thresholds
+from evenscore.verdict import PARITY
+
+FORMAT, VERSION = "evenscore threshold trial", 1
+RESOLUTION = 1 << 20
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a trial was started with."""
+
+    strategy: str
+    max_step: float
+    tolerance: float | None
+    positive: str
+    target: float | None
+    explore: float | None
+    alpha: float
+    weighting: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is proposed for one group: from its threshold now to the next one, on the way to the solution with its limits.
+
+    explore_to: the threshold for the exposed share of people only, or None.
+    """
+
+    group: Any
+    now: float
+    proposed: float
+    solution: float
+    ci_low: float
+    ci_high: float
+    suggestive: bool
+    explore_to: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One look: the thresholds in force, the outcomes at them by group, and what the marginal test said."""
+
+    thresholds: dict[Any, float]
+    outcomes: dict[Any, float]
+    max_gap: float
+    p_value: float
+    verdict: str
+    positive_rate: float
+    n_users: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Proposal(Table):
+    """The next thresholds; made by ``ThresholdTrial.propose``."""
+
+    steps: tuple[Step, ...]
+    explore: float | None
+    done: bool
+    reason: str
+
+    @property
+    def by_group(self) -> dict[Any, float]:
+        """The next threshold of each group."""
+        return {step.group: step.proposed for step in self.steps}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a group."""
+        return [asdict(step) for step in self.steps]
+
+    def _title(self) -> str:
+        return "Thresholds to keep" if self.done else "Thresholds to try next"
+
+    def _notes(self) -> list[str]:
+        notes = [self.reason]
+        if any(step.explore_to is not None for step in self.steps):
+            notes.append(
+                f"explore_to is for {self.explore:.1%} of people, chosen by a hash of their id; for the others nothing changes"
+            )
+        return notes
+
+
+class ThresholdTrial(Table):
+    """Rounds of moving thresholds and looking at the labels collected under them.
+
+    Parameters
+    ----------
+    tally
+        The data collected under ``threshold``, with cell edges at it; outcomes may be known for positive decisions only.
+    threshold, strategy, target, positive, weighting, alpha
+        As for ``es.fair_thresholds``; a dict of thresholds by group is possible.
+    max_step
+        The most that a threshold may move in one round, in units of the score. When one group's step is cut, all are, in
+        proportion, so that the overall positive rate stays as it is with strategy="rate".
+    tolerance
+        A gap in outcomes that does not matter: the trial is done when the marginal test shows parity within it.
+    explore
+        A share of people, such as 0.05: instead of continuing curves beyond what is known, the bar is lowered for this share only
+        (``decide`` says for whom), until their labels tell where the threshold belongs.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> data = es.simulate(2000, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    >>> tally = es.tally(data, score="score", outcome="outcome", group="group", user="user", cuts=[0.5])
+    >>> trial = es.ThresholdTrial(tally, threshold=0.5, strategy="raise", max_step=0.05, tolerance=0.05)
+    >>> {group: round(t, 3) for group, t in trial.propose().by_group.items()}, trial.done
+    ({'a': 0.5, 'b': 0.55}, False)
+    """
+
+    __slots__ = ("_settings", "_steps", "rounds")
+
+    def __init__(
+        self,
+        tally: Tally,
+        *,
+        threshold: float | Mapping[Any, float],
+        strategy: str = "rate",
+        max_step: float,
+        tolerance: float | None = None,
+        target: float | None = None,
+        positive: str = "above",
+        explore: float | None = None,
+        alpha: float = 0.05,
+        weighting: str = "user",
+    ) -> None:
+        tally = require_tally(tally, "ThresholdTrial")
+        require_option("strategy", strategy, STRATEGIES)
+        require_option("positive", positive, POSITIVE)
+        require_option("weighting", weighting, WEIGHTINGS)
+        require_alpha(alpha)
+        require_gap("tolerance", tolerance)
+        if not (isinstance(max_step, int | float) and math.isfinite(max_step) and max_step > 0):
+            raise OptionError(f"max_step={max_step!r} must be a positive number, in units of the score")
+        if explore is not None and not (isinstance(explore, int | float) and 0 < explore <= 1):
+            raise OptionError(f"explore={explore!r} must be a share of people between 0 and 1, such as 0.05")
+        self._settings = Settings(strategy, float(max_step), tolerance, positive, target, explore, alpha, weighting)
+        self._steps: tuple[Step, ...] = ()
+        self.rounds: tuple[Round, ...] = ()
+        now = threshold if isinstance(threshold, Mapping) else dict.fromkeys(tally.groups, threshold)
+        self._look(tally, dict(now))
+
+    @property
+    def settings(self) -> Settings:
+        """What the trial was started with."""
+        return self._settings
+
+    @property
+    def thresholds(self) -> dict[Any, float]:
+        """The thresholds in force, by group."""
+        return dict(self.rounds[-1].thresholds)
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to move."""
+        return self.rounds[-1].verdict == PARITY or self._within_error
+
+    @property
+    def _within_error(self) -> bool:
+        known = [step for step in self._steps if np.isfinite(step.ci_low)]
+        return all(step.ci_low <= step.now <= step.ci_high for step in known)
+
+    @property
+    def reason(self) -> str:
+        """Why the trial is done, or goes on."""
+        last = self.rounds[-1]
+        if last.verdict == PARITY:
+            return f"the marginal outcomes are shown to be within {self._settings.tolerance:g} of each other"
+        if self._within_error:
+            return "the remaining steps are smaller than their intervals: more moving would follow noise"
+        return f"the outcomes at the thresholds differ by {abs(last.max_gap):.3g} (p = {p_text(last.p_value)})"
+
+    @property
+    def cuts(self) -> list[float]:
+        """The scores that must be cell edges of the next tally: ``es.tally(..., cuts=trial.cuts)``."""
+        proposal = self.propose()
+        explored = [step.explore_to for step in proposal.steps if step.explore_to is not None]
+        return sorted({*proposal.by_group.values(), *explored})
+
+    def propose(self) -> Proposal:
+        """The next thresholds; those in force when the trial is done."""
+        steps = tuple(map(_kept, self._steps)) if self.done else self._steps
+        return Proposal(steps, self._settings.explore, self.done, self.reason)
+
+    def exposed(self, users: Any) -> NDArray[np.bool_]:
+        """Who belongs to the share of people that exploration is for: the same users in every round."""
+        if self._settings.explore is None:
+            return np.zeros(len(users), dtype=bool)
+        hashes = hash_ids(np.asarray(users).tolist())
+        return np.asarray(hashes // FOLDS % RESOLUTION < self._settings.explore * RESOLUTION)
+
+    def decide(self, scores: Any, groups: Any, users: Any = None) -> NDArray[np.bool_]:
+        """The decision for each row under the proposed thresholds; with ``explore`` users must be given."""
+        array, _ = read_scores(scores, "error")
+        proposal = self.propose()
+        labels = tuple(proposal.by_group)
+        matched = match_groups(groups, labels, len(array))
+        refuse_unknown(matched, labels)
+        limits = np.array([step.proposed for step in proposal.steps])[matched.places]
+        lowered = np.array([np.nan if step.explore_to is None else step.explore_to for step in proposal.steps])[matched.places]
+        if np.isfinite(lowered).any():
+            if users is None:
+                raise OptionError("a share of people is explored: give users=, so that it is told who they are")
+            limits = np.where(self.exposed(users) & np.isfinite(lowered), lowered, limits)
+        return array >= limits if self._settings.positive == "above" else array < limits
+
+    def update(self, tally: Tally) -> ThresholdTrial:
+        """Take the data collected under the proposed thresholds; gives the trial itself."""
+        self._look(require_tally(tally, "ThresholdTrial.update"), self.propose().by_group)
+        return self
+
+    def _look(self, tally: Tally, now: dict[Any, float]) -> None:
+        settings = self._settings
+        if self.rounds and (missing := [group for group in self.thresholds if group not in tally.groups]):
+            raise DataError(f"the tally has no group {missing[0]!r}, which the trial has thresholds for")
+        shared: dict[str, Any] = {"positive": settings.positive, "alpha": settings.alpha, "weighting": settings.weighting}
+        test = marginal_test(tally, threshold=now, tolerance=settings.tolerance, both=False, **shared)
+        found = fair_thresholds(tally, threshold=now, strategy=settings.strategy, target=settings.target, **shared)
+        users = sum(tally.n_users.values())
+        outcomes = {group: values["estimate"] for group, values in test.by_group.items()}
+        look = Round(now, outcomes, test.max_gap, test.p_value, test.verdict, found.positive_rate.before, users)
+        self._steps, self.rounds = _steps(found.groups, settings), (*self.rounds, look)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each round and group."""
+        return [
+            {"round": number, "group": group, "threshold": threshold, "outcome": one.outcomes[group], "max_gap": one.max_gap}
+            | {"p_value": one.p_value, "verdict": one.verdict, "positive_rate": one.positive_rate, "users": one.n_users}
+            for number, one in enumerate(self.rounds)
+            for group, threshold in one.thresholds.items()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result in JSON-ready values."""
+        return {
+            "settings": json_ready(msgspec.structs.asdict(self._settings)),
+            "done": self.done,
+            "reason": self.reason,
+            "thresholds": json_ready(self.thresholds),
+            "proposal": json_ready(self.propose().rows()),
+            "rounds": json_ready(self.rows()),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the trial as JSON, whole or not at all."""
+        labels = list(self.thresholds)
+        document = {
+            "format": FORMAT,
+            "version": VERSION,
+            "made_with": __version__,
+            "groups": [pack_label(label) for label in labels],
+            "settings": self._settings,
+            "steps": [_numbers(step) for step in self._steps],
+            "rounds": [
+                _numbers(one)
+                | {name: [_number(getattr(one, name)[label]) for label in labels] for name in ("thresholds", "outcomes")}
+                for one in self.rounds
+            ],
+        }
+        write_whole(Path(path), msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> ThresholdTrial:
+        """Read a trial that ``save`` wrote."""
+        try:
+            document = msgspec.json.decode(Path(path).read_bytes(), type=_Document)
+        except OSError as error:
+            raise FileError(f"{path} cannot be read: {error}") from error
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise FileError(f"{path} is not a saved threshold trial: {error}") from error
+        if document.format != FORMAT or document.version > VERSION:
+            raise FileError(f"{path} is not a threshold trial that this version reads: {document.format} {document.version}")
+        return _rebuilt(cls, document, path)
+
+    def _title(self) -> str:
+        state = "done" if self.done else "goes on"
+        now = ", ".join(f"{label_text(group)} {number_text(value)}" for group, value in self.thresholds.items())
+        return f"Threshold trial, {len(self.rounds)} {'look' if len(self.rounds) == 1 else 'looks'}: {state}; thresholds {now}"
+
+    def _notes(self) -> list[str]:
+        return [self.reason]
+
+
+def _kept(step: Step) -> Step:
+    """Nothing moves."""
+    return Step(step.group, step.now, step.now, step.solution, step.ci_low, step.ci_high, step.suggestive)
+
+
+def _steps(groups: tuple[GroupThreshold, ...], settings: Settings) -> tuple[Step, ...]:
+    """From the solution to the next step: all shortened in proportion, so that none is longer than allowed."""
+    longest = max(abs(one.threshold - one.before) for one in groups)
+    part = min(1.0, settings.max_step / longest) if longest > 0 else 1.0
+    found = []
+    for one in groups:
+        moved = one.threshold if part == 1.0 else one.before + part * (one.threshold - one.before)
+        proposed, explored = moved, None
+        if settings.explore is not None and one.suggestive:
+            proposed, explored = one.before, moved
+        found.append(Step(one.group, one.before, proposed, one.threshold, one.ci_low, one.ci_high, one.suggestive, explored))
+    return tuple(found)
+
+
+# Files
+
+
+class _Step(msgspec.Struct, forbid_unknown_fields=True):
+    now: float
+    proposed: float
+    solution: float
+    ci_low: float | None
+    ci_high: float | None
+    suggestive: bool
+    explore_to: float | None
+
+
+class _Round(msgspec.Struct, forbid_unknown_fields=True):
+    thresholds: list[float]
+    outcomes: list[float | None]
+    max_gap: float | None
+    p_value: float | None
+    verdict: str
+    positive_rate: float
+    n_users: int
+
+
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    format: str
+    version: int
+    made_with: str
+    groups: list[Any]
+    settings: Settings
+    steps: list[_Step]
+    rounds: list[_Round]
+
+
+def _number(value: Any) -> Any:
+    """None stands for a number that JSON cannot say."""
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    return value
+
+
+def _numbers(part: Step | Round) -> dict[str, Any]:
+    return {name: _number(getattr(part, name)) for name in part.__slots__ if name != "group"}
+
+
+def _known(value: Any) -> Any:
+    return math.nan if value is None else value
+
+
+def _rebuilt(cls: type[ThresholdTrial], document: _Document, path: str | Path) -> ThresholdTrial:
+    labels = [unpack_label(packed) for packed in document.groups]
+    sizes = {len(document.steps), *(len(values) for one in document.rounds for values in (one.thresholds, one.outcomes))}
+    if sizes != {len(labels)} or not document.rounds:
+        raise FileError(f"{path} is damaged: its groups, steps and rounds do not fit together")
+    trial = cls.__new__(cls)
+    trial._settings = document.settings
+    trial._steps = tuple(
+        Step(
+            label,
+            step.now,
+            step.proposed,
+            step.solution,
+            _known(step.ci_low),
+            _known(step.ci_high),
+            step.suggestive,
+            step.explore_to,
+        )
+        for label, step in zip(labels, document.steps, strict=True)
+    )
+    trial.rounds = tuple(
+        Round(
+            dict(zip(labels, one.thresholds, strict=True)),
+            dict(zip(labels, map(_known, one.outcomes), strict=True)),
+            _known(one.max_gap),
+            _known(one.p_value),
+            one.verdict,
+            one.positive_rate,
+            one.n_users,
+        )
+        for one in document.rounds
+    )
+    return trial
