@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -80,6 +80,14 @@ def regress(points: Points, k: int, *, logistic: bool, squares: bool) -> Regress
 # Kernels
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An objective to smooth: its outcomes, or with a guide their residuals from it."""
+
+    k: int
+    guide: Regressed | None = None
+
+
 class Smoothing:
     """The grid of one group: binned sums, and kernel fits from them."""
 
@@ -112,20 +120,24 @@ class Smoothing:
         """The rule of thumb for objective k."""
         return rule_of_thumb(self.points.spread(k), float(self.points.n_users[k]))
 
-    def choose(self, k: int, bandwidths: Sequence[Floats], guide: Regressed | None) -> Candidate:
-        """The bandwidth with the smallest risk, fitted on all; with a guide, residuals from it are smoothed and added to it."""
-        name = "kernel" if guide is None else "guided"
-        best, best_risk, fits = bandwidths[0], np.inf, None
+    def search(self, targets: Sequence[Target], bandwidths: Sequence[Floats]) -> list[Candidate]:
+        """For each target the bandwidth with the smallest risk, fitted on all; the targets' objectives have the same labelled rows."""
+        best = [np.inf] * len(targets)
+        chosen = [bandwidths[0]] * len(targets)
+        fits: list[Floats] = [np.zeros((0, 0))] * len(targets)
         for bandwidth in bandwidths:
-            found = list(self._without_folds(k, bandwidth, guide))
-            risk = sum(float(self.w[k, f, self.used] @ fit**2 - 2 * self.y[k, f, self.used] @ fit) for f, fit in enumerate(found))
-            if risk < best_risk:
-                best, best_risk, fits = bandwidth, risk, found
-        assert fits is not None
-        whole = self.fit(k, best, guide)
-        return replace(whole, name=name, risk=self._risk(k, fits))
+            found = self._without_folds(targets, bandwidth)
+            for place, target in enumerate(targets):
+                w, y = self.w[target.k][:, self.used], self.y[target.k][:, self.used]
+                risk = float((w * found[place] ** 2 - 2 * y * found[place]).sum())
+                if risk < best[place]:
+                    best[place], chosen[place], fits[place] = risk, bandwidth, found[place]
+        return [
+            replace(self.fit(target, bandwidth), risk=self._risk(target.k, fit))
+            for target, bandwidth, fit in zip(targets, chosen, fits, strict=True)
+        ]
 
-    def _risk(self, k: int, fits: list[Floats]) -> float:
+    def _risk(self, k: int, fits: Floats) -> float:
         fitted, grid = np.empty(len(self.points.x)), np.zeros(self.n_nodes)
         for fold, fit in enumerate(fits):
             grid[self.used] = fit
@@ -133,42 +145,50 @@ class Smoothing:
             fitted[mine] = part.read(grid)
         return mean_risk(self.points, k, fitted)
 
-    def _without_folds(self, k: int, bandwidth: Floats, guide: Regressed | None) -> Iterator[Floats]:
-        """The fit at the nodes in use without each fold, (n_used,)."""
-        weight = moments(self.w[k], self.axes, bandwidth, 2 * self.degree)
-        outcome = moments(self.y[k], self.axes, bandwidth, self.degree)
-        guided, expected = self._guided(k, guide, bandwidth)
+    def _without_folds(self, targets: Sequence[Target], bandwidth: Floats) -> Floats:
+        """The fits of the targets at the nodes in use without each fold, (n_targets, n_folds, n_used)."""
+        weight = moments(self.w[targets[0].k], self.axes, bandwidth, 2 * self.degree)
+        outcome = {target.k: moments(self.y[target.k], self.axes, bandwidth, self.degree) for target in targets}
+        expected = [self._expected(target, bandwidth) for target in targets]
+        fits = np.empty((len(targets), N_FOLDS, len(self.used)))
+        among = np.zeros(self.n_nodes, dtype=bool)
+        among[self.used] = True
         for fold in range(N_FOLDS):
-            left, right = weight.without(fold), outcome.without(fold)
-            if expected is not None:
-                right = right.minus(expected, fold)
-            fit = self._solved(left, right)[self.used]
-            yield in_range(fit if guided is None else fit + guided[fold][self.used], self.binary[k])
+            right = [
+                outcome[target.k].without(fold) if guess is None else outcome[target.k].without(fold).minus(guess, fold)
+                for target, guess in zip(targets, expected, strict=True)
+            ]
+            solved = self._solved(weight.without(fold), right, among)[self.used]
+            for place, target in enumerate(targets):
+                base = 0.0 if target.guide is None else target.guide.folds[fold].at(self.nodes[self.used])
+                fits[place, fold] = in_range(base + solved[:, place], self.binary[target.k])
+        return fits
 
-    def _guided(self, k: int, guide: Regressed | None, bandwidth: Floats) -> tuple[list[Floats] | None, Moments | None]:
-        """The guide without each fold at the nodes, and the kernel sums of what it expects of the others."""
-        if guide is None:
-            return None, None
-        at_nodes = [part.at(self.nodes) for part in guide.folds]
-        total = self.w[k].sum(axis=0)
-        expected = np.stack([(total - own) * fit for own, fit in zip(self.w[k], at_nodes, strict=True)])
-        return at_nodes, moments(expected, self.axes, bandwidth, self.degree)
+    def _expected(self, target: Target, bandwidth: Floats) -> Moments | None:
+        """Kernel sums of what the guide without each fold expects of the other folds."""
+        if target.guide is None:
+            return None
+        w = self.w[target.k]
+        fits = np.stack([part.at(self.nodes) for part in target.guide.folds])
+        return moments((w.sum(axis=0) - w) * fits, self.axes, bandwidth, self.degree)
 
-    def fit(self, k: int, bandwidth: Floats, guide: Regressed | None) -> Candidate:
-        """The fit on all users at every node."""
+    def fit(self, target: Target, bandwidth: Floats) -> Candidate:
+        """The fit on all users at every node; with a guide, residuals from it are smoothed and added to it."""
+        k, guide = target.k, target.guide
         total, outcome = self.w[k].sum(axis=0), self.y[k].sum(axis=0)
-        base = None if guide is None else guide.whole.at(self.nodes)
-        residual = outcome if base is None else outcome - total * base
+        base = np.zeros(self.n_nodes) if guide is None else guide.whole.at(self.nodes)
         left = moments(total[None], self.axes, bandwidth, 2 * self.degree).total()
-        right = moments(residual[None], self.axes, bandwidth, self.degree).total()
-        grid = self._solved(left, right)
-        grid = in_range(grid if base is None else grid + base, self.binary[k])
-        return Candidate("kernel", np.nan, None if guide is None else guide.whole, grid, near(left), bandwidth)
+        right = moments((outcome - total * base)[None], self.axes, bandwidth, self.degree).total()
+        grid = in_range(base + self._solved(left, [right])[:, 0], self.binary[k])
+        name = "kernel" if guide is None else "guided"
+        return Candidate(name, np.nan, None if guide is None else guide.whole, grid, near(left), bandwidth)
 
-    def _solved(self, left: Moments, right: Moments) -> Floats:
-        """Local fits at all nodes, (n_nodes,): where nobody is near, the value of the nearest node with users."""
+    def _solved(self, left: Moments, right: Sequence[Moments], among: Mask | None = None) -> Floats:
+        """Local fits at all nodes, (n_nodes, n_targets): where nobody is near, the value of the nearest node with users."""
         known = near(left)
+        if among is not None and (known & among).any():
+            known &= among
         at = np.flatnonzero(known)
-        values = np.zeros(self.n_nodes)
+        values = np.zeros((self.n_nodes, len(right)))
         values[at] = local_fit(left, right, self.degree, at)
         return held(values, known, self.shape)

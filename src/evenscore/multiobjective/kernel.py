@@ -69,14 +69,17 @@ def powers_up_to_one(k: int) -> list[Powers]:
     return [(0,) * k, *(tuple(line) for line in unit)]
 
 
-def local_fit(weight: Moments, outcome: Moments, degree: int, at: NDArray[np.int64]) -> Floats:
-    """Local means (degree 0) or local planes (degree 1) at the nodes ``at``, (len(at),).
+def local_fit(weight: Moments, outcomes: Sequence[Moments], degree: int, at: NDArray[np.int64]) -> Floats:
+    """Local means (degree 0) or local planes (degree 1) at the nodes ``at``, (len(at), n_outcomes).
 
     With B = (1, u) the plane solves (sum K W B B' + diag(0, ridge ...)) beta = sum K Y B and its level is the fit.
     """
     k = len(next(iter(weight.by_powers)))
     basis = powers_up_to_one(k)[: 1 if degree == 0 else k + 1]
-    right = np.stack([outcome.by_powers[powers].ravel()[at] for powers in basis], axis=1)
+    right = np.empty((len(at), len(basis), len(outcomes)))
+    for place, outcome in enumerate(outcomes):
+        for i, powers in enumerate(basis):
+            right[:, i, place] = outcome.by_powers[powers].ravel()[at]
     left = np.empty((len(at), len(basis), len(basis)))
     for i, a in enumerate(basis):
         for j, b in enumerate(basis):
@@ -84,7 +87,7 @@ def local_fit(weight: Moments, outcome: Moments, degree: int, at: NDArray[np.int
             left[:, i, j] = weight.by_powers[both].ravel()[at]
     slopes = np.arange(1, len(basis))
     left[:, slopes, slopes] += RIDGE
-    return np.linalg.solve(left, right[:, :, None])[:, 0, 0]
+    return np.linalg.solve(left, right)[:, 0]
 
 
 def near(weight: Moments) -> Mask:
@@ -95,7 +98,7 @@ def near(weight: Moments) -> Mask:
 
 
 def held(values: Floats, known: Mask, shape: tuple[int, ...]) -> Floats:
-    """Values (n_nodes,) with each node that is not known given the value of the nearest that is."""
+    """Values (n_nodes, m) with each node that is not known given the value of the nearest that is."""
     if known.all():
         return values
     from scipy import ndimage
