@@ -144,7 +144,7 @@ class JointCalibrator(Table):
         matched = match_groups(labels, self.groups, len(values[0]))
         if on_unknown == "error":
             refuse_unknown(matched, self.groups)
-        return self._mapped(values, matched, missing, on_unknown)
+        return self.map_rows(values, matched, missing, on_unknown)
 
     def _columns(self, data: Any, groups: Any) -> tuple[list[Column], Any]:
         """The score columns, and the labels."""
@@ -167,14 +167,16 @@ class JointCalibrator(Table):
             groups = [find_column(table, part, "group").values if isinstance(part, str) else part for part in groups]
         return scores, groups
 
-    def _mapped(self, scores: list[NDArray[Any]], matched: Matched, missing: Any, on_unknown: str) -> JointApplied:
-        """The maps in cache-sized steps; the last of the counts is for unknown groups."""
+    def map_rows(
+        self, scores: Sequence[NDArray[Any]], matched: Matched, missing: Any = None, on_unknown: str = "error"
+    ) -> JointApplied:
+        """Calibrated scores of rows whose groups are found already, in cache-sized steps."""
         found = np.empty((len(matched.places), len(scores)))
         ready = [ReadyMaps.of(each, self.axes) for each in self.maps]
         assert self.pooled is not None
         everybody = ReadyMaps.of(self.pooled, self.axes) if on_unknown == "pooled" else None
         each: list[ReadyMaps | None] = [*ready, everybody]
-        counts = np.zeros((len(each), 4), dtype=np.int64)  # rows, outside, far, missing
+        counts = np.zeros((len(each), 4), dtype=np.int64)  # rows, outside, far, missing; the last line is for unknown groups
         for start in range(0, len(found), CHUNK // 2):
             chunk = slice(start, start + CHUNK // 2)
             places = np.maximum(matched.places[chunk], -1)

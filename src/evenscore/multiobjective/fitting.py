@@ -212,15 +212,15 @@ def _fit_all(
 
 def _fit_group(label: Any, points: Points, axes: tuple[Axis, ...], setting: Setting) -> GroupMaps:
     """The best candidate of each objective."""
-    found = _candidates(points, axes, setting)
+    found = candidates_of(points, axes, setting)
     maps = []
     for k, mine in enumerate(found):
         best = min(mine, key=lambda candidate: candidate.risk)
-        maps.append(_as_map(best, mine, points, k, setting))
+        maps.append(as_map(best, mine, points, k, setting))
     return GroupMaps(label, points.low, points.high, tuple(maps))
 
 
-def _candidates(points: Points, axes: tuple[Axis, ...], setting: Setting) -> list[list[Candidate]]:
+def candidates_of(points: Points, axes: tuple[Axis, ...], setting: Setting) -> list[list[Candidate]]:
     """What competes, by objective."""
     n_objectives = len(setting.binary)
     found: list[list[Candidate]] = [[] for _ in range(n_objectives)]
@@ -259,8 +259,9 @@ def _widths(smoothing: Smoothing, k: int, setting: Setting) -> list[Floats]:
     return [factor * smoothing.rule(k) for factor in factors]
 
 
-def _as_map(best: Candidate, all_: Sequence[Candidate], points: Points, k: int, setting: Setting) -> ObjectiveMap:
-    risk = {candidate.name: candidate.risk for candidate in all_}
+def as_map(best: Candidate, competing: Sequence[Candidate], points: Points, k: int, setting: Setting) -> ObjectiveMap:
+    """The map that won, with what it won against."""
+    risk = {candidate.name: candidate.risk for candidate in competing}
     others = ", ".join(f"{number_text(value)} ({name})" for name, value in risk.items() if name != best.name)
     reason = f"squared error {number_text(best.risk)} on users left out" + (f", against {others}" if others else "")
     return ObjectiveMap(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.coding import CHUNK, Users, independent_users
+from evenscore.coding import CHUNK, Users, code_type, independent_users
 from evenscore.columns import Column, Mask, common_length, find_column, nulls_in, numbers_in, open_table
 from evenscore.engines import collect
 from evenscore.errors import DataError, OptionError, listing, require_option
@@ -38,7 +38,7 @@ class JointRows:
     """Aligned columns of n_rows rows and K objectives.
 
     scores, outcomes: K arrays (n_rows,). labelled: K masks, None where every outcome is known. binary: which outcomes are 0 or 1.
-    group: codes (n_rows,) into ``groups``. user: codes (n_rows,) from 0. fold: (n_user_codes,), the fold of each user.
+    group: codes (n_rows,) into ``groups``. users: their codes begin with 0; fold: (n_codes,), the fold of each user.
     dropped: rows left out, by column.
     """
 
@@ -48,7 +48,7 @@ class JointRows:
     binary: tuple[bool, ...]
     group: NDArray[np.uint8]
     groups: tuple[Any, ...]
-    user: NDArray[Any]
+    users: Users
     fold: NDArray[np.int8]
     columns: JointColumns
     weight: Floats | None = None
@@ -66,9 +66,15 @@ class JointRows:
         return len(self.scores)
 
     @property
-    def independent(self) -> bool:
-        """Whether rows were said to be independent."""
-        return self.columns.user is None
+    def user(self) -> NDArray[Any]:
+        """The code of each row's user, from 0, (n_rows,)."""
+        return self.users.codes
+
+    def labels(self) -> NDArray[Any]:
+        """The group label of each row, as objects, (n_rows,)."""
+        labels = np.empty(len(self.groups), dtype=object)
+        labels[:] = self.groups
+        return labels[self.group]
 
     def users_in_groups(self) -> NDArray[Any]:
         """A code for the user within the group of each row, (n_rows,)."""
@@ -119,7 +125,7 @@ def observe_jointly(
     known_outcomes = [numbers_in(column, known=known) for column, known in zip(outcome_columns, labelled, strict=True)]
     codes, labels = groups_of(parts)
     users = users_of(found["user"]) if "user" in found else independent_users(len(values[0]))
-    user_codes, fold = _coded_users(users, len(labels))
+    users, fold = _coded_users(users, len(labels))
     rows = JointRows(
         scores=tuple(values),
         outcomes=tuple(known_outcomes),
@@ -127,7 +133,7 @@ def observe_jointly(
         binary=tuple(is_binary(y, known) for y, known in zip(known_outcomes, labelled, strict=True)),
         group=codes,
         groups=labels,
-        user=user_codes,
+        users=users,
         fold=fold,
         columns=JointColumns(
             tuple(column.name for column in score_columns),
@@ -201,15 +207,19 @@ def _varying(column: Column) -> NDArray[Any]:
     return values
 
 
-def _coded_users(users: Users, n_groups: int) -> tuple[NDArray[Any], NDArray[np.int8]]:
-    """Codes from 0 and the fold of each code."""
+def _coded_users(users: Users, n_groups: int) -> tuple[Users, NDArray[np.int8]]:
+    """Users with codes from 0, and the fold of each code."""
     if users.span * n_groups > SPARSE or users.span > 2 * len(users.codes) + 1000:
         users = users.compact()
     fold = np.empty(users.span, dtype=np.int8)
     for start in range(0, users.span, CHUNK):
         stop = min(start + CHUNK, users.span)
         fold[start:stop] = users.hashes(np.arange(users.low + start, users.low + stop)) % N_FOLDS
-    return (users.codes - users.low if users.low else users.codes), fold
+    if users.low == 0:
+        return users, fold
+    given = users
+    codes = (given.codes - given.low).astype(code_type(given.span), copy=False)
+    return Users(codes, 0, given.span, lambda picked: given.hashes(picked + given.low), given.independent), fold
 
 
 def _require_labels(rows: JointRows) -> None:
