@@ -27,7 +27,8 @@ class Candidate:
 
     name: "logistic" or "linear", the same "with squares", "kernel" or "guided". risk: mean squared error on users left out, nan
     when that was not asked for. regression: the fit itself, or the guide of a guided kernel. grid: values at the nodes and
-    known: which nodes had users near, each (n_nodes,), None for a regression. bandwidth: (K,) on the axes.
+    known: which nodes had users near, each (n_nodes,), None for a regression. bandwidth: (K,) on the axes. left_out: (n,) the fit
+    at the points by users without those of the point.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Candidate:
     grid: Floats | None = None
     known: Mask | None = None
     bandwidth: Floats | None = None
+    left_out: Floats | None = None
 
 
 def in_range(values: Floats, binary: bool) -> Floats:
@@ -59,6 +61,7 @@ class Regressed:
     whole: Regression
     folds: tuple[Regression, ...]
     risk: float
+    left_out: Floats
 
 
 def regress(points: Points, k: int, *, logistic: bool, squares: bool) -> Regressed:
@@ -74,7 +77,7 @@ def regress(points: Points, k: int, *, logistic: bool, squares: bool) -> Regress
         start = whole.coefficients if logistic else None
         fits.append(fit_regression(points.x[~mine], weight[~mine], points.y[~mine, k], start=start, **settings))
         fitted[mine] = fits[-1].at(points.x[mine])
-    return Regressed(whole, tuple(fits), mean_risk(points, k, fitted))
+    return Regressed(whole, tuple(fits), mean_risk(points, k, fitted), fitted)
 
 
 # Kernels
@@ -132,18 +135,20 @@ class Smoothing:
                 risk = float((w * found[place] ** 2 - 2 * y * found[place]).sum())
                 if risk < best[place]:
                     best[place], chosen[place], fits[place] = risk, bandwidth, found[place]
-        return [
-            replace(self.fit(target, bandwidth), risk=self._risk(target.k, fit))
-            for target, bandwidth, fit in zip(targets, chosen, fits, strict=True)
-        ]
+        found = []
+        for target, bandwidth, fit in zip(targets, chosen, fits, strict=True):
+            fitted = self._left_out(fit)
+            found.append(replace(self.fit(target, bandwidth), risk=mean_risk(self.points, target.k, fitted), left_out=fitted))
+        return found
 
-    def _risk(self, k: int, fits: Floats) -> float:
+    def _left_out(self, fits: Floats) -> Floats:
+        """The fits without each fold, (n_folds, n_used), at the points of that fold, (n,)."""
         fitted, grid = np.empty(len(self.points.x)), np.zeros(self.n_nodes)
         for fold, fit in enumerate(fits):
             grid[self.used] = fit
             mine, part = self._of_fold(fold)
             fitted[mine] = part.read(grid)
-        return mean_risk(self.points, k, fitted)
+        return fitted
 
     def _without_folds(self, targets: Sequence[Target], bandwidth: Floats) -> Floats:
         """The fits of the targets at the nodes in use without each fold, (n_targets, n_folds, n_used)."""

@@ -247,7 +247,8 @@ def _regressions(points: Points, k: int, setting: Setting) -> tuple[list[Candida
     forms = (False, True) if setting.method in ("auto", "guided") else (setting.squares,)
     fits = {squares: regress(points, k, logistic=logistic, squares=squares) for squares in forms}
     named = [
-        Candidate(f"{name} with squares" if squares else name, fit.risk, regression=fit.whole) for squares, fit in fits.items()
+        Candidate(f"{name} with squares" if squares else name, fit.risk, regression=fit.whole, left_out=fit.left_out)
+        for squares, fit in fits.items()
     ]
     return named, min(fits.values(), key=lambda fit: fit.risk)
 
