@@ -1,17 +1,15 @@
 """Joint calibration: error to the true means, parity of blends on fresh users, Appendix B's toy, speed and memory.
 
-    python benchmarks/multiobjective.py errors [--runs 12]
-    python benchmarks/multiobjective.py parity [--runs 100]
-    python benchmarks/multiobjective.py lemma [--runs 300]
-    python benchmarks/multiobjective.py toy [--runs 20]
-    python benchmarks/multiobjective.py speed [--rows 10000000]
+python benchmarks/multiobjective.py errors [--runs 12]
+python benchmarks/multiobjective.py parity [--runs 100]
+python benchmarks/multiobjective.py lemma [--runs 300]
+python benchmarks/multiobjective.py toy [--runs 20]
+python benchmarks/multiobjective.py speed [--rows 10000000]
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
-import time
 
 import numpy as np
 
@@ -21,7 +19,7 @@ from evenscore.multiobjective.fitting import Setting, as_map, candidates_of
 from evenscore.multiobjective.maps import GroupMaps, ReadyMaps
 from evenscore.multiobjective.points import points_of_groups
 from evenscore.multiobjective.rows import observe_jointly
-from evenscore.simulation.objectives import feed, toy
+from evenscore.simulation.objectives import feed
 
 FRESH = 2000  # users a group on whose scores errors are measured
 AT_A_TIME = 3  # objectives

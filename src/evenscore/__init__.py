@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from evenscore.engines import tally
     from evenscore.errors import DataError, EvenscoreError, EvenscoreWarning, FileError, MergeError, OptionError
     from evenscore.lattice import Lattice
+    from evenscore.multiobjective.accuracy import BetterWeights, better_weights
+    from evenscore.multiobjective.auditing import ObjectivesAudit, audit_objectives
+    from evenscore.multiobjective.calibrator import JointCalibrator
+    from evenscore.multiobjective.fitting import calibrate_jointly
+    from evenscore.multiobjective.lemma import LemmaTest, joint_calibration_test
+    from evenscore.multiobjective.sweep import WeightSweep, sweep_weights
     from evenscore.ordering import OrderingTest, ordering_test
     from evenscore.parity import parity_test
     from evenscore.parity_result import ParityTest
@@ -34,14 +40,18 @@ if TYPE_CHECKING:
 
 # The public names and where they live; loaded when first used, so that `evenscore --help` need not wait for NumPy.
 _HOMES = {
+    "BetterWeights": "evenscore.multiobjective.accuracy",
     "Calibrator": "evenscore.calibration.calibrator",
     "Curves": "evenscore.curves",
     "DataError": "evenscore.errors",
     "EvenscoreError": "evenscore.errors",
     "EvenscoreWarning": "evenscore.errors",
     "FileError": "evenscore.errors",
+    "JointCalibrator": "evenscore.multiobjective.calibrator",
     "Lattice": "evenscore.lattice",
+    "LemmaTest": "evenscore.multiobjective.lemma",
     "MergeError": "evenscore.errors",
+    "ObjectivesAudit": "evenscore.multiobjective.auditing",
     "OptionError": "evenscore.errors",
     "OrderingTest": "evenscore.ordering",
     "ParityTest": "evenscore.parity_result",
@@ -50,26 +60,36 @@ _HOMES = {
     "Study": "evenscore.simulation.study_result",
     "Tally": "evenscore.tally",
     "Verification": "evenscore.verify",
+    "WeightSweep": "evenscore.multiobjective.sweep",
+    "audit_objectives": "evenscore.multiobjective.auditing",
+    "better_weights": "evenscore.multiobjective.accuracy",
     "calibrate": "evenscore.calibration.fitting",
+    "calibrate_jointly": "evenscore.multiobjective.fitting",
     "curves": "evenscore.curves",
+    "joint_calibration_test": "evenscore.multiobjective.lemma",
     "ordering_test": "evenscore.ordering",
     "parity_test": "evenscore.parity",
     "plan": "evenscore.planning",
     "simulate": "evenscore.simulation",
     "study": "evenscore.simulation.study",
+    "sweep_weights": "evenscore.multiobjective.sweep",
     "tally": "evenscore.engines",
     "verify": "evenscore.verify",
 }
 
 __all__ = [
+    "BetterWeights",
     "Calibrator",
     "Curves",
     "DataError",
     "EvenscoreError",
     "EvenscoreWarning",
     "FileError",
+    "JointCalibrator",
     "Lattice",
+    "LemmaTest",
     "MergeError",
+    "ObjectivesAudit",
     "OptionError",
     "OrderingTest",
     "ParityTest",
@@ -78,13 +98,19 @@ __all__ = [
     "Study",
     "Tally",
     "Verification",
+    "WeightSweep",
+    "audit_objectives",
+    "better_weights",
     "calibrate",
+    "calibrate_jointly",
     "curves",
+    "joint_calibration_test",
     "ordering_test",
     "parity_test",
     "plan",
     "simulate",
     "study",
+    "sweep_weights",
     "tally",
     "verify",
 ]

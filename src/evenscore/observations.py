@@ -217,6 +217,7 @@ def is_binary(outcomes: NDArray[Any], labelled: Mask | None) -> bool:
 
 
 def weights_of(column: Column) -> NDArray[np.float64]:
+    """Weights that are not negative and not all 0."""
     weights = numbers_in(column).astype(np.float64, copy=False)
     _require_sizes(column, weights)
     return weights
@@ -314,6 +315,7 @@ def label_key(label: Any) -> tuple[Any, ...]:
 
 
 def users_of(column: Column) -> Users:
+    """Who each row belongs to, from ids of any kind."""
     values = column.values
     if isinstance(values, nw.Series):
         integers = values.dtype.is_integer() and values.dtype not in (nw.Int128, nw.UInt128)

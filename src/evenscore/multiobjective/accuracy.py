@@ -95,6 +95,7 @@ def better_weights(
     calibrator: Any = None,
     weight: Any = None,
     nulls: str = "unlabelled",
+    split: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> BetterWeights:
     """The weights w~ for which sum_k w~_k S_k comes closest to the blended outcome sum_k w_k Y_k (the paper's remark in Section 5).
@@ -103,14 +104,16 @@ def better_weights(
 
     Parameters
     ----------
-    data, scores, outcomes, group, user, weight, nulls
+    data, scores, outcomes, group, user, weight, nulls, split
         As for ``es.calibrate_jointly``.
     weights
         The weights of the outcomes: a list, or a dict by outcome.
     calibrator
         Use scores calibrated with it.
     """
-    rows = observe_jointly(data, scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, say=say)
+    rows = observe_jointly(
+        data, scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split, say=say
+    )
     chosen = check_weights(weights, rows.columns.scores, rows.columns.outcomes)
     versions = list(versions_of(rows, calibrator).values())
     return weights_for(rows, versions[-1], chosen)

@@ -121,7 +121,19 @@ class ObjectivesAudit(Table):
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
-        names = ("outcomes", "weights", "n_rows", "labelled", "dropped", "alpha", "tolerance", "null", "p_value", "verdict", "reason")
+        names = (
+            "outcomes",
+            "weights",
+            "n_rows",
+            "labelled",
+            "dropped",
+            "alpha",
+            "tolerance",
+            "null",
+            "p_value",
+            "verdict",
+            "reason",
+        )
         return {name: json_ready(getattr(self, name)) for name in names} | {
             "rows": json_ready(self.rows()),
             "squared_errors": json_ready(list(self.mse)),
@@ -151,7 +163,9 @@ class ObjectivesAudit(Table):
         gain = f"{number_text(self.better.gain)} ± {number_text(self.better.gain_se)}"
         notes.append(f"weights that predict the blended outcome best before calibration: {better}; they gain {gain} squared error")
         if any(n < self.n_rows for n in self.labelled.values()):
-            notes.append("labelled rows: " + ", ".join(f"{name} {n:,}" for name, n in self.labelled.items()) + f" of {self.n_rows:,}")
+            notes.append(
+                "labelled rows: " + ", ".join(f"{name} {n:,}" for name, n in self.labelled.items()) + f" of {self.n_rows:,}"
+            )
         notes += [f"{n:,} {'row' if n == 1 else 'rows'} left out: {name} is null" for name, n in self.dropped.items()]
         notes.append("p adjusted for the objectives and the blend by Holm's method")
         return notes
@@ -171,6 +185,7 @@ def audit_objectives(
     calibrators: Any = None,
     weight: Any = None,
     nulls: str = "unlabelled",
+    split: str | None = None,
     alpha: float = 0.05,
     tolerance: float | None = None,
     method: str = "auto",
@@ -181,7 +196,7 @@ def audit_objectives(
 
     Parameters
     ----------
-    data, scores, outcomes, group, user, weight, nulls
+    data, scores, outcomes, group, user, weight, nulls, split
         As for ``es.calibrate_jointly``; users on whom the calibrators were not fitted.
     weights
         Of the blend: a list, or a dict by outcome; by default 1 for each.
@@ -192,12 +207,14 @@ def audit_objectives(
     """
     require_alpha(alpha)
     require_gap("tolerance", tolerance)
-    rows = observe_jointly(data, scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, say=say)
+    rows = observe_jointly(
+        data, scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split, say=say
+    )
     k = rows.n_objectives
     chosen = check_weights(np.ones(k) if weights is None else weights, rows.columns.scores, rows.columns.outcomes)
     versions = versions_of(rows, calibrators)
     targets = [*single_targets(rows), composite_target(rows, chosen)]
-    options = {"alpha": alpha, "tolerance": tolerance, "method": method, "seed": seed}
+    options: dict[str, Any] = {"alpha": alpha, "tolerance": tolerance, "method": method, "seed": seed}
     audits = []
     for version, values in versions.items():
         tests = {target.name: parity_test(tally_of(rows, values, target), both=False, **options) for target in targets}

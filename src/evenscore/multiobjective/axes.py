@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,7 @@ class Axis:
     scale: str
     nodes: Floats
 
-    def position(self, scores: NDArray[np.generic]) -> Floats:
+    def position(self, scores: NDArray[Any]) -> Floats:
         """Scores in units of the scale."""
         values = np.asarray(scores, dtype=np.float64)
         if self.scale == "logit":
@@ -54,13 +55,13 @@ class Axis:
         return bool(len(steps) and np.ptp(steps) <= 1e-9 * steps[0])
 
 
-def make_axes(scores: Sequence[NDArray[np.generic]], names: Sequence[str], scale: str, n_nodes: int) -> tuple[Axis, ...]:
+def make_axes(scores: Sequence[NDArray[Any]], names: Sequence[str], scale: str, n_nodes: int) -> tuple[Axis, ...]:
     """An axis for each score: on the logit scale when it is a probability ("auto"), with its values as nodes when they are few."""
     require_option("scale", scale, SCALES)
     return tuple(_axis(values, name, scale, n_nodes) for values, name in zip(scores, names, strict=True))
 
 
-def _axis(values: NDArray[np.generic], name: str, scale: str, n_nodes: int) -> Axis:
+def _axis(values: NDArray[Any], name: str, scale: str, n_nodes: int) -> Axis:
     low, high = float(values.min()), float(values.max())
     unit = low >= 0 and high <= 1
     if scale == "logit" and not unit:
@@ -95,7 +96,7 @@ class Corners:
     share: Floats
 
     def bin(self, values: Floats, n_nodes: int) -> Floats:
-        """Sums at the nodes, (n_nodes,): every value is split among its corners, so that means of positions are kept (Wand 1994)."""
+        """Sums at the nodes, (n_nodes,): a value is split among its corners, so that mean positions are kept (Wand 1994)."""
         total = np.zeros(n_nodes)
         for node, share in zip(self.node, self.share, strict=True):
             total += np.bincount(node, share * values, minlength=n_nodes)

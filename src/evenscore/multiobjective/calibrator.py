@@ -78,7 +78,8 @@ class JointCalibrator(Table):
     """Maps for each group from all K scores to E(Y_k | S_1 ... S_K, G), and for everybody; made by ``es.calibrate_jointly``.
 
     axes: the scale of each score. maps: by group, in the order of the groups. columns: what the columns were called. binary: which
-    outcomes are 0 or 1. dropped: rows left out when fitting. single: with one score, the calibrator that ``es.calibrate`` makes.
+    outcomes are 0 or 1. fingerprint: of the data it was fitted on; split: the share of their users; dropped: rows left out.
+    single: with one score, the calibrator that ``es.calibrate`` makes.
     """
 
     axes: tuple[Axis, ...]
@@ -91,6 +92,7 @@ class JointCalibrator(Table):
     fingerprint: str
     dropped: dict[str, int] = field(default_factory=dict)
     reasons: Mapping[Any, str] = field(default_factory=dict)
+    split: str | None = None
     frame_kind: str | None = None
     single: Calibrator | None = None
 
@@ -151,7 +153,9 @@ class JointCalibrator(Table):
         k = len(self.scores)
         if isinstance(data, np.ndarray):
             if data.ndim != 2 or data.shape[1] != k:
-                raise DataError(f"scores must have the shape (n_rows, {k}), a column for each of {listing(self.scores)}, not {data.shape}")
+                raise DataError(
+                    f"scores must have the shape (n_rows, {k}), a column for each of {listing(self.scores)}, not {data.shape}"
+                )
             table, scores = None, [Column(name, "score", data[:, j]) for j, name in enumerate(self.scores)]
         else:
             table, _ = open_table(data)

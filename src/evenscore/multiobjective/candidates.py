@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +70,7 @@ def regress(points: Points, k: int, *, logistic: bool, squares: bool) -> Regress
     weight = points.w[:, k]
     mean = weight @ points.x / weight.sum()
     scale = points.spread(k)
-    settings = {"logistic": logistic, "squares": squares, "mean_scale": (mean, np.where(scale > 0, scale, 1.0))}
+    settings: dict[str, Any] = {"logistic": logistic, "squares": squares, "mean_scale": (mean, np.where(scale > 0, scale, 1.0))}
     whole = fit_regression(points.x, weight, points.y[:, k], **settings)
     fits, fitted = [], np.empty(len(points.x))
     for fold in range(N_FOLDS):
@@ -124,7 +125,7 @@ class Smoothing:
         return rule_of_thumb(self.points.spread(k), float(self.points.n_users[k]))
 
     def search(self, targets: Sequence[Target], bandwidths: Sequence[Floats]) -> list[Candidate]:
-        """For each target the bandwidth with the smallest risk, fitted on all; the targets' objectives have the same labelled rows."""
+        """The best bandwidth of each target, fitted on all users; the targets must have the same labelled rows."""
         best = [np.inf] * len(targets)
         chosen = [bandwidths[0]] * len(targets)
         fits: list[Floats] = [np.zeros((0, 0))] * len(targets)
@@ -135,11 +136,11 @@ class Smoothing:
                 risk = float((w * found[place] ** 2 - 2 * y * found[place]).sum())
                 if risk < best[place]:
                     best[place], chosen[place], fits[place] = risk, bandwidth, found[place]
-        found = []
+        candidates = []
         for target, bandwidth, fit in zip(targets, chosen, fits, strict=True):
             fitted = self._left_out(fit)
-            found.append(replace(self.fit(target, bandwidth), risk=mean_risk(self.points, target.k, fitted), left_out=fitted))
-        return found
+            candidates.append(replace(self.fit(target, bandwidth), risk=mean_risk(self.points, target.k, fitted), left_out=fitted))
+        return candidates
 
     def _left_out(self, fits: Floats) -> Floats:
         """The fits without each fold, (n_folds, n_used), at the points of that fold, (n,)."""

@@ -1,8 +1,7 @@
-"""``es.calibrate_jointly``: replaces each score by the outcome expected of people of the group with the same scores, all of them."""
+"""``es.calibrate_jointly``: replaces each score by the outcome that is expected given all scores and the group."""
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.archive import pack_label
 from evenscore.calibration.fitting import FEWEST_USERS, calibrate
 from evenscore.engines import tally
 from evenscore.errors import EvenscoreWarning, OptionError, require_option
@@ -63,6 +61,7 @@ def calibrate_jointly(
     squares: bool = False,
     scale: str = "auto",
     nulls: str = "unlabelled",
+    split: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> JointCalibrator:
     """Replace each of K scores by E(Y_k | S_1 ... S_K, G), so that every blend of them means the same in every group.
@@ -93,6 +92,8 @@ def calibrate_jointly(
         "auto": scores that lie in [0, 1] are taken as probabilities, on the logit scale; "score"; "logit".
     nulls
         "unlabelled", "drop" (rows without a score, group or user are left out and counted) or "error".
+    split
+        Fit on a share of the users, as in ``es.tally``: "1/2", and audit on the others, "2/2".
 
     With one score this is ``es.calibrate``.
 
@@ -110,11 +111,11 @@ def calibrate_jointly(
     names, _ = require_pairs(scores, outcomes)
     if len(names) > MOST_SCORES and method in ("kernel", "guided"):
         raise OptionError(
-            f"method={method!r} takes at most {MOST_SCORES} scores, and there are {len(names)}: among so many hardly anybody is near "
+            f"method={method!r} takes at most {MOST_SCORES} scores, not {len(names)}: given so many, hardly anybody is near "
             "anybody. Use method='logistic' (0/1 outcomes) or method='linear', or leave scores out"
         )
     widths = _bandwidth(bandwidth, len(names))
-    columns = {"group": group, "user": user, "weight": weight, "nulls": nulls}
+    columns = {"group": group, "user": user, "weight": weight, "nulls": nulls, "split": split}
     if len(names) == 1:
         return _single(data, scores[0], outcomes[0], method, weighting, bandwidth, columns)
     rows = observe_jointly(data, scores=scores, outcomes=outcomes, say=say, **columns)
@@ -133,7 +134,8 @@ def calibrate_jointly(
         columns=rows.columns,
         binary=rows.binary,
         dropped=rows.dropped,
-        fingerprint=_fingerprint(rows, points),
+        fingerprint=rows.fingerprint(),
+        split=rows.split,
         reasons=reasons,
         frame_kind=rows.frame,
     )
@@ -153,7 +155,8 @@ def _require_binary(rows: JointRows, method: str) -> None:
     real = [name for name, binary in zip(rows.columns.outcomes, rows.binary, strict=True) if not binary]
     if method == "logistic" and real:
         raise OptionError(
-            f"method='logistic' needs outcomes of 0 and 1; {', '.join(map(repr, real))} has others. Use 'linear', 'kernel' or 'auto'"
+            f"method='logistic' needs outcomes of 0 and 1; {', '.join(map(repr, real))} has others. "
+            "Use 'linear', 'kernel' or 'auto'"
         )
 
 
@@ -169,7 +172,7 @@ def _single(
     if method not in SINGLE:
         raise OptionError(f"method={method!r} is for several scores; with one, use {', '.join(map(repr, SINGLE))}, or es.calibrate")
     counted = tally(data, score=score, outcome=outcome, **columns)
-    options = {} if method != "kernel" else {"bandwidth": "test" if bandwidth == "rule" else bandwidth}
+    options: dict[str, Any] = {} if method != "kernel" else {"bandwidth": "test" if bandwidth == "rule" else bandwidth}
     single = calibrate(counted, method=SINGLE[method], weighting=weighting, **options)
     assert counted.columns is not None
     found = counted.columns
@@ -183,6 +186,7 @@ def _single(
         binary=(counted.binary,),
         dropped=dict(counted.dropped),
         fingerprint=single.fingerprint,
+        split=counted.split,
         reasons=dict(single.reasons),
         frame_kind=counted.frame_kind,
         single=single,
@@ -277,12 +281,3 @@ def as_map(best: Candidate, competing: Sequence[Candidate], points: Points, k: i
         risk=risk,
         reason=reason,
     )
-
-
-def _fingerprint(rows: JointRows, points: list[Points]) -> str:
-    """A digest of what the maps were fitted on."""
-    digest = hashlib.sha256(repr([pack_label(group) for group in rows.groups]).encode())
-    for part in points:
-        for array in (part.x, part.w, part.y):
-            digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()

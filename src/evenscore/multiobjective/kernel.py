@@ -87,7 +87,7 @@ def local_fit(weight: Moments, outcomes: Sequence[Moments], degree: int, at: NDA
             left[:, i, j] = weight.by_powers[both].ravel()[at]
     slopes = np.arange(1, len(basis))
     left[:, slopes, slopes] += RIDGE
-    return np.linalg.solve(left, right)[:, 0]
+    return np.asarray(np.linalg.solve(left, right)[:, 0], dtype=np.float64)
 
 
 def near(weight: Moments) -> Mask:

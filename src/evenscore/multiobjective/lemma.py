@@ -93,7 +93,7 @@ class LemmaTest(Table):
         return "; ".join(["no deviation is shown", *unjudged])
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row for each group and objective; max_gap is the deviation that is largest in standard errors, and the scores there."""
+        """One row for each group and objective; max_gap: the deviation that is largest in standard errors, at those scores."""
         table = []
         for part in self.parts:
             worst = part.worst
@@ -129,6 +129,7 @@ def joint_calibration_test(
     calibrator: Any = None,
     weight: Any = None,
     nulls: str = "unlabelled",
+    split: str | None = None,
     alpha: float = 0.05,
     seed: int = 0,
     say: Callable[[str], None] | None = None,
@@ -140,13 +141,15 @@ def joint_calibration_test(
 
     Parameters
     ----------
-    data, scores, outcomes, group, user, weight, nulls
+    data, scores, outcomes, group, user, weight, nulls, split
         As for ``es.calibrate_jointly``.
     calibrator
         Test the scores that it gives, on users it was not fitted on.
     """
     require_alpha(alpha)
-    rows = observe_jointly(data, scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, say=say)
+    rows = observe_jointly(
+        data, scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split, say=say
+    )
     name, values = list(versions_of(rows, calibrator).items())[-1]
     return lemma_test(rows, values, name, alpha, seed)
 
@@ -180,7 +183,9 @@ def _found(part: LemmaPart) -> str:
     return f"the outcome is {number_text(float(part.gap[worst]))} away from the score where it is farthest in standard errors"
 
 
-def _one(x: Floats, weight: Floats, residual: Floats, user: NDArray[Any], axes: tuple[Axis, ...], rng: np.random.Generator) -> LemmaPart:
+def _one(
+    x: Floats, weight: Floats, residual: Floats, user: NDArray[Any], axes: tuple[Axis, ...], rng: np.random.Generator
+) -> LemmaPart:
     """One group and objective."""
     n_users = len(np.unique(user))
     if n_users < MIN_EFFECTIVE:

@@ -67,8 +67,9 @@ class ReadyMaps:
         if not gridded:
             return cls(maps, axes, None, ())
         found = [maps.objectives[k] for k in gridded]
-        known = np.logical_and.reduce([each.known for each in found])
-        return cls(maps, axes, np.stack([*(each.grid + each.centre for each in found), known], axis=1), gridded)
+        known = np.logical_and.reduce([each.known for each in found if each.known is not None])
+        columns = [each.grid + each.centre for each in found if each.grid is not None]
+        return cls(maps, axes, np.stack([*columns, known.astype(np.float64)], axis=1), gridded)
 
     def at(self, scores: Sequence[NDArray[Any]]) -> tuple[Floats, int, int]:
         """The maps at scores, K arrays (n,): (n, K); how many rows have a score outside what was seen, and how many nobody near."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,7 @@ def join(parts: Sequence[Points]) -> Points:
 
 
 def points_of_groups(rows: JointRows, axes: Sequence[Axis], weighting: str, centre: Floats) -> list[Points]:
-    """The points of each group, in the order of the groups; outcomes are deviations from a centre, (K,), so that offsets do no harm."""
+    """The points of each group, in order; outcomes are deviations from a centre, (K,), so that offsets do no harm."""
     codes = rows.users_in_groups()
     same = all(known is None for known in rows.labelled)
     counts = [rows.labels_per_user(k, codes) for k in range(1 if same else rows.n_objectives)]
@@ -107,7 +108,7 @@ def _points(rows: JointRows, axes: Sequence[Axis], weighting: str, group: int, c
 
 
 def _weights(
-    rows: JointRows, k: int, chosen: Ints, user: Ints, count: Ints, weighting: str, group: int, n_groups: int
+    rows: JointRows, k: int, chosen: Ints, user: NDArray[Any], count: Ints, weighting: str, group: int, n_groups: int
 ) -> Floats:
     """v / n_m of labelled rows with n_m the user's labelled rows in the group, or v alone when rows weigh the same; else 0."""
     weight = np.ones(len(chosen)) if rows.weight is None else rows.weight[chosen].astype(np.float64)

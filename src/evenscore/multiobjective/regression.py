@@ -1,4 +1,4 @@
-"""Regressions of an outcome on all scores: logistic for 0/1 outcomes (the paper's remark for small data), least squares for others."""
+"""Regressions of an outcome on all scores: logistic for 0/1 outcomes (the paper's remark), least squares for others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,14 @@ def design(x: Floats, mean: Floats, scale: Floats, squares: bool) -> Floats:
 
 
 def fit_regression(
-    x: Floats, w: Floats, y: Floats, *, logistic: bool, squares: bool, start: Floats | None = None, mean_scale: tuple[Floats, Floats]
+    x: Floats,
+    w: Floats,
+    y: Floats,
+    *,
+    logistic: bool,
+    squares: bool,
+    start: Floats | None = None,
+    mean_scale: tuple[Floats, Floats],
 ) -> Regression:
     """Weighted least squares, or maximum likelihood by Newton steps, with a tiny ridge on the slopes.
 
@@ -55,7 +62,7 @@ def fit_regression(
     penalty[0] = 0.0
     if not logistic:
         gram = terms.T @ (terms * w[:, None]) + np.diag(penalty)
-        return Regression(False, squares, mean, scale, np.linalg.lstsq(gram, terms.T @ y, rcond=None)[0])
+        return Regression(False, squares, mean, scale, np.asarray(np.linalg.lstsq(gram, terms.T @ y, rcond=None)[0], np.float64))
     return Regression(True, squares, mean, scale, _newton(terms, w, y, penalty, start))
 
 

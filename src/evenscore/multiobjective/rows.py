@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.coding import CHUNK, Users, code_type, independent_users
+from evenscore.archive import pack_label
+from evenscore.coding import CHUNK, Codes, Users, code_type, independent_users
 from evenscore.columns import Column, Mask, common_length, find_column, nulls_in, numbers_in, open_table
 from evenscore.engines import collect
 from evenscore.errors import DataError, OptionError, listing, require_option
 from evenscore.observations import NULLS, group_columns, groups_of, is_binary, users_of, weights_of
+from evenscore.splits import Split
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -39,7 +42,7 @@ class JointRows:
 
     scores, outcomes: K arrays (n_rows,). labelled: K masks, None where every outcome is known. binary: which outcomes are 0 or 1.
     group: codes (n_rows,) into ``groups``. users: their codes begin with 0; fold: (n_codes,), the fold of each user.
-    dropped: rows left out, by column.
+    dropped: rows left out, by column. split: the share of the users, if not all.
     """
 
     scores: tuple[NDArray[Any], ...]
@@ -54,6 +57,7 @@ class JointRows:
     weight: Floats | None = None
     dropped: dict[str, int] = field(default_factory=dict)
     frame: str | None = None
+    split: str | None = None
 
     @property
     def n_rows(self) -> int:
@@ -66,7 +70,7 @@ class JointRows:
         return len(self.scores)
 
     @property
-    def user(self) -> NDArray[Any]:
+    def user(self) -> Codes:
         """The code of each row's user, from 0, (n_rows,)."""
         return self.users.codes
 
@@ -76,15 +80,23 @@ class JointRows:
         labels[:] = self.groups
         return labels[self.group]
 
-    def users_in_groups(self) -> NDArray[Any]:
+    def fingerprint(self) -> str:
+        """A digest of users, scores and outcomes: equal data give equal fingerprints, in any order of the rows up to rounding."""
+        digest = hashlib.sha256(repr([pack_label(group) for group in self.groups]).encode())
+        seen = np.bincount(self.user, minlength=len(self.fold))
+        users = np.flatnonzero(seen)
+        digest.update(repr((self.n_rows, int(np.bitwise_xor.reduce(self.users.hashes(users))))).encode())
+        for column in (*self.scores, *self.outcomes):
+            digest.update(f"{np.sum(column, dtype=np.float64):.9e}".encode())
+        return digest.hexdigest()
+
+    def users_in_groups(self) -> Codes:
         """A code for the user within the group of each row, (n_rows,)."""
         small = len(self.fold) * len(self.groups) < 2**31
-        codes = self.user.astype(np.int32 if small else np.int64)
-        codes *= len(self.groups)
-        codes += self.group
-        return codes
+        codes: Codes = self.user.astype(np.int32 if small else np.int64)
+        return np.asarray(codes * len(self.groups) + self.group, dtype=codes.dtype)
 
-    def labels_per_user(self, k: int, codes: NDArray[Any]) -> Ints:
+    def labels_per_user(self, k: int, codes: Codes) -> Ints:
         """The number n_m of labelled rows of objective k for each user within each group."""
         known = self.labelled[k]
         return np.bincount(codes if known is None else codes[known], minlength=len(self.fold) * len(self.groups))
@@ -99,6 +111,7 @@ def observe_jointly(
     user: Any,
     weight: Any = None,
     nulls: str = "unlabelled",
+    split: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> JointRows:
     """Check and code the columns of any data that ``es.tally`` takes."""
@@ -145,8 +158,30 @@ def observe_jointly(
         dropped=dropped,
         frame=kind,
     )
+    if split is not None:
+        rows = _only_users(rows, Split.parse(split))
     _require_labels(rows)
     return rows
+
+
+def _only_users(rows: JointRows, split: Split) -> JointRows:
+    """The rows of the users in a split."""
+    seen = np.flatnonzero(np.bincount(rows.user, minlength=len(rows.fold)))
+    held = np.zeros(len(rows.fold), dtype=bool)
+    held[seen] = split.holds(rows.users.hashes(seen))
+    kept = np.flatnonzero(held[rows.user])
+    if len(kept) == 0:
+        raise DataError(f"split={str(split)!r} holds none of the users of these {rows.n_rows:,} rows")
+    return replace(
+        rows,
+        scores=tuple(score[kept] for score in rows.scores),
+        outcomes=tuple(outcome[kept] for outcome in rows.outcomes),
+        labelled=tuple(None if known is None else known[kept] for known in rows.labelled),
+        group=rows.group[kept],
+        users=replace(rows.users, codes=rows.users.codes[kept]),
+        weight=None if rows.weight is None else rows.weight[kept],
+        split=str(split),
+    )
 
 
 def require_pairs(scores: Any, outcomes: Any) -> tuple[list[Any], list[Any]]:
@@ -156,7 +191,7 @@ def require_pairs(scores: Any, outcomes: Any) -> tuple[list[Any], list[Any]]:
             raise OptionError(f"{name}={value!r} must be a list of columns, one for each objective")
     if len(scores) != len(outcomes):
         raise OptionError(
-            f"there are {len(scores)} scores and {len(outcomes)} outcomes; each score needs the outcome it predicts, in the same order"
+            f"there are {len(scores)} scores and {len(outcomes)} outcomes; each score needs its outcome, in the same place"
         )
     if not scores:
         raise OptionError("scores=[] names no column; give at least one score with its outcome")
@@ -218,7 +253,7 @@ def _coded_users(users: Users, n_groups: int) -> tuple[Users, NDArray[np.int8]]:
     if users.low == 0:
         return users, fold
     given = users
-    codes = (given.codes - given.low).astype(code_type(given.span), copy=False)
+    codes: Codes = np.asarray(given.codes - given.low).astype(code_type(given.span), copy=False)
     return Users(codes, 0, given.span, lambda picked: given.hashes(picked + given.low), given.independent), fold
 
 

@@ -72,6 +72,7 @@ class _Body(msgspec.Struct, forbid_unknown_fields=True):
     binary: list[bool]
     dropped: dict[str, int]
     fingerprint: str
+    split: str | None
     reasons: list[tuple[Any, str]]
     frame_kind: str | None
     axes: list[_Axis]
@@ -118,6 +119,7 @@ def _document(calibrator: JointCalibrator) -> _Document:
         binary=list(calibrator.binary),
         dropped=dict(calibrator.dropped),
         fingerprint=calibrator.fingerprint,
+        split=calibrator.split,
         reasons=[(pack_label(group), reason) for group, reason in calibrator.reasons.items()],
         frame_kind=calibrator.frame_kind,
         axes=[_Axis(axis.scale, axis.nodes.tolist()) for axis in calibrator.axes],
@@ -217,6 +219,7 @@ def _rebuild(body: _Body, path: Path) -> JointCalibrator:
         columns=columns,
         binary=tuple(body.binary),
         fingerprint=body.fingerprint,
+        split=body.split,
         dropped=body.dropped,
         reasons={unpack_label(group): reason for group, reason in body.reasons},
         frame_kind=body.frame_kind,
@@ -235,7 +238,9 @@ def _unpack_group(packed: _Group, k: int, n_nodes: int) -> GroupMaps:
 def _unpack_objective(packed: _Objective, k: int, n_nodes: int) -> ObjectiveMap:
     if (packed.grid is None) == (packed.regression is None) or (packed.grid is None) != (packed.known is None):
         raise ValueError("a map needs either a grid or a regression")
-    grid = None if packed.grid is None else np.frombuffer(base64.b64decode(packed.grid, validate=True), dtype="<f8").astype(np.float64)
+    grid = (
+        None if packed.grid is None else np.frombuffer(base64.b64decode(packed.grid, validate=True), dtype="<f8").astype(np.float64)
+    )
     known = None
     if grid is not None and packed.known is not None:
         bits = np.frombuffer(base64.b64decode(packed.known, validate=True), dtype=np.uint8)

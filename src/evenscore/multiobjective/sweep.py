@@ -96,7 +96,12 @@ class WeightSweep(Table):
         return [
             {"version": blend.version}
             | {f"w_{name}": weight for name, weight in zip(self.outcomes, blend.weights, strict=True)}
-            | {"p_value": blend.test.p_value, "p_adjusted": blend.p_adjusted, "max_gap": blend.test.max_gap, "verdict": blend.verdict}
+            | {
+                "p_value": blend.test.p_value,
+                "p_adjusted": blend.p_adjusted,
+                "max_gap": blend.test.max_gap,
+                "verdict": blend.verdict,
+            }
             for blend in self.blends
         ]
 
@@ -137,6 +142,7 @@ def sweep_weights(
     calibrators: Any = None,
     weight: Any = None,
     nulls: str = "unlabelled",
+    split: str | None = None,
     alpha: float = 0.05,
     tolerance: float | None = None,
     method: str = "auto",
@@ -148,7 +154,7 @@ def sweep_weights(
 
     Parameters
     ----------
-    data, scores, outcomes, group, user, weight, nulls
+    data, scores, outcomes, group, user, weight, nulls, split
         As for ``es.calibrate_jointly``; users on whom the calibrators were not fitted.
     weights, steps
         A list of weights to try. By default all that are at least 0 and add up to 1 in this many steps (10 for two scores, 5 for
@@ -163,10 +169,12 @@ def sweep_weights(
     """
     require_alpha(alpha)
     require_gap("tolerance", tolerance)
-    rows = observe_jointly(data, scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, say=say)
+    rows = observe_jointly(
+        data, scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split, say=say
+    )
     chosen = _chosen(rows, weights, steps)
     versions = versions_of(rows, calibrators)
-    options = {"alpha": alpha, "tolerance": tolerance, "method": method, "seed": seed}
+    options: dict[str, Any] = {"alpha": alpha, "tolerance": tolerance, "method": method, "seed": seed}
     blends: list[Blend] = []
     total = len(chosen) * len(versions)
     for version, values in versions.items():

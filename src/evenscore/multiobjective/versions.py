@@ -18,6 +18,7 @@ from evenscore.lattice import Lattice
 from evenscore.multiobjective.calibrator import JointCalibrator
 from evenscore.multiobjective.rows import JointRows
 from evenscore.observations import Columns, Observations
+from evenscore.splits import Split
 from evenscore.tally import Tally
 
 Floats = NDArray[np.float64]
@@ -41,6 +42,7 @@ def versions_of(rows: JointRows, calibrators: Any) -> dict[str, Floats]:
     """The scores as they are ("before") and by each calibrator, each (n_rows, K)."""
     found = {BEFORE: np.stack([score.astype(np.float64) for score in rows.scores], axis=1)}
     for name, calibrator in named_calibrators(calibrators).items():
+        _require_other_users(rows, name, calibrator)
         found[name] = _calibrated(rows, found[BEFORE], calibrator)
     return found
 
@@ -56,6 +58,18 @@ def named_calibrators(calibrators: Any) -> dict[str, Any]:
             raise OptionError(f"a calibrator cannot be called {BEFORE!r}: so the scores are called as they are")
         return {str(name): calibrator for name, calibrator in calibrators.items()}
     return {"one by one": calibrators}
+
+
+def _require_other_users(rows: JointRows, name: str, calibrator: Any) -> None:
+    """Refuse the users that a calibrator was fitted on: they would never object to it."""
+    if not isinstance(calibrator, JointCalibrator):
+        return
+    splits = None if rows.split is None or calibrator.split is None else (Split.parse(rows.split), Split.parse(calibrator.split))
+    if (splits is not None and not splits[0].disjoint(splits[1])) or calibrator.fingerprint == rows.fingerprint():
+        raise DataError(
+            f"the calibrator {name!r} was fitted on these users, who cannot say whether it works for others; fit on one share of "
+            "the users and audit on the rest, such as split='1/2' and split='2/2'"
+        )
 
 
 def _calibrated(rows: JointRows, scores: Floats, calibrator: Any) -> Floats:
@@ -97,7 +111,9 @@ def _one_by_one(rows: JointRows, scores: Floats, calibrators: Sequence[Calibrato
 def single_targets(rows: JointRows) -> list[Target]:
     """Each outcome by itself."""
     return [
-        Target(rows.columns.outcomes[k], np.eye(rows.n_objectives)[k], rows.outcomes[k].astype(np.float64), rows.labelled[k], binary)
+        Target(
+            rows.columns.outcomes[k], np.eye(rows.n_objectives)[k], rows.outcomes[k].astype(np.float64), rows.labelled[k], binary
+        )
         for k, binary in enumerate(rows.binary)
     ]
 
