@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from evenscore.calibration.fitting import FEWEST_USERS, calibrate
 from evenscore.engines import tally
 from evenscore.errors import EvenscoreWarning, OptionError, require_option
-from evenscore.multiobjective.axes import NODES, Axis, make_axes
+from evenscore.multiobjective.axes import NODES, Axis, make_axes, node_positions
 from evenscore.multiobjective.calibrator import JointCalibrator
 from evenscore.multiobjective.candidates import WIDTHS, Candidate, Regressed, Smoothing, Target, regress
+from evenscore.multiobjective.choosing import choose
 from evenscore.multiobjective.maps import GroupMaps, ObjectiveMap
 from evenscore.multiobjective.points import Points, join, points_of_groups
 from evenscore.multiobjective.rows import JointColumns, JointRows, observe_jointly, require_pairs
-from evenscore.tables import label_text, number_text
+from evenscore.tables import label_text
 from evenscore.tally import WEIGHTINGS
 
 Floats = NDArray[np.float64]
@@ -77,8 +78,9 @@ def calibrate_jointly(
         As for ``es.tally``.
     method
         "kernel": product-kernel local regression, for at most 4 scores. "logistic" (0/1 outcomes) and "linear": a regression on
-        all scores. "guided": a regression, and a kernel for what it leaves. "auto" takes for each group and objective what has the
-        smallest squared error on users left out, and says why; regressions then compete with and without squares and products.
+        all scores. "guided": a regression, and a kernel for what it leaves. "auto" mixes these, for each group and objective, so that
+        the squared error on users left out is smallest, but keeps the plain regression unless the mixture is better by more than
+        a standard error; the calibrator says why.
     weighting
         "user": every user counts the same, however many rows; "row": every row does.
     bandwidth
@@ -216,11 +218,11 @@ def _fit_all(
 
 def _fit_group(label: Any, points: Points, axes: tuple[Axis, ...], setting: Setting) -> GroupMaps:
     """The best candidate of each objective."""
-    found = candidates_of(points, axes, setting)
+    nodes = node_positions(axes) if setting.smooths else None
     maps = []
-    for k, mine in enumerate(found):
-        best = min(mine, key=lambda candidate: candidate.risk)
-        maps.append(as_map(best, mine, points, k, setting))
+    for k, competing in enumerate(candidates_of(points, axes, setting)):
+        best = choose(competing, points, k, nodes, setting.binary[k])
+        maps.append(as_map(best, competing, points, k, setting))
     return GroupMaps(label, points.low, points.high, tuple(maps))
 
 
@@ -266,9 +268,11 @@ def _widths(smoothing: Smoothing, k: int, setting: Setting) -> list[Floats]:
 
 def as_map(best: Candidate, competing: Sequence[Candidate], points: Points, k: int, setting: Setting) -> ObjectiveMap:
     """The map that won, with what it won against."""
-    risk = {candidate.name: candidate.risk for candidate in competing}
-    others = ", ".join(f"{number_text(value)} ({name})" for name, value in risk.items() if name != best.name)
-    reason = f"squared error {number_text(best.risk)} on users left out" + (f", against {others}" if others else "")
+    risk = {candidate.name: candidate.risk for candidate in (best, *competing)}
+    others = ", ".join(f"{value:.5g} ({name})" for name, value in risk.items() if name != best.name)
+    reason = f"squared error {best.risk:.5g} on users left out" + (f", alone: {others}" if others else "")
+    if len(competing) > 1 and best is competing[0]:
+        reason += "; nothing is better than this simplest one by more than a standard error"
     return ObjectiveMap(
         method=best.name,
         grid=best.grid,
