@@ -212,9 +212,8 @@ def speed(rows):
     print(
         f"{rows:,} rows, 2 scores, 2 groups, {rows // 10:,} users: fit {fitted:.1f} s of CPU, peak {fit_peak:.2f} GB with the data"
     )
-    print(
-        f"(making the data had taken it to {held:.2f} GB); transform {rows / moved / 1e6:.1f} million rows a second, peak {peak():.2f} GB"
-    )
+    print(f"making the data had taken it to {held:.2f} GB")
+    print(f"transform {rows / moved / 1e6:.1f} million rows a second, peak {peak():.2f} GB")
 
 
 def peak():

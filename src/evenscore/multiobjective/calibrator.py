@@ -141,6 +141,8 @@ class JointCalibrator(Table):
         scores, labels = self._columns(data, groups)
         if self.single is not None:
             return _from_single(self.single, scores[0].values, labels, on_unknown, nulls)
+        if len(scores[0]) == 0:
+            return JointApplied(np.zeros((0, len(scores))), _counts(self.groups, np.zeros((len(self.maps) + 1, 4), int)), on_unknown)
         missing = _missing(scores, nulls)
         values = [numbers_in(column, known=None if missing is None else ~missing) for column in scores]
         matched = match_groups(labels, self.groups, len(values[0]))
@@ -160,7 +162,8 @@ class JointCalibrator(Table):
         else:
             table, _ = open_table(data)
             scores = [find_column(table, name, "score") for name in self.scores]
-            common_length(table, scores)
+            if any(len(column) for column in scores):
+                common_length(table, scores)
         if groups is None:
             if table is None:
                 raise OptionError("groups=None: give the label of each row, or a frame that holds the column")

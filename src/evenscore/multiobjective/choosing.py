@@ -1,4 +1,4 @@
-"""``method="auto"``: the plain regression, unless a mixture of maps does better for users left out by more than a standard error."""
+"""``method="auto"``: the plain regression, unless a mixture of maps is better for users left out beyond doubt."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def calibrate_jointly(
         As for ``es.tally``.
     method
         "kernel": product-kernel local regression, for at most 4 scores. "logistic" (0/1 outcomes) and "linear": a regression on
-        all scores. "guided": a regression, and a kernel for what it leaves. "auto" mixes these, for each group and objective, so that
+        all scores. "guided": a regression, and a kernel for what it leaves. "auto" mixes these for each group and objective so that
         the squared error on users left out is smallest, but keeps the plain regression unless the mixture is better by more than
         a standard error; the calibrator says why.
     weighting
@@ -263,7 +263,7 @@ def _widths(smoothing: Smoothing, k: int, setting: Setting) -> list[Floats]:
     if isinstance(setting.bandwidth, tuple):
         return [np.array(setting.bandwidth)]
     factors = (1.0,) if setting.bandwidth == "rule" else WIDTHS
-    return [factor * smoothing.rule(k) for factor in factors]
+    return [factor * smoothing.rule(k) for factor in reversed(factors)]  # the widest first: it wins ties
 
 
 def as_map(best: Candidate, competing: Sequence[Candidate], points: Points, k: int, setting: Setting) -> ObjectiveMap:
