@@ -68,8 +68,8 @@ def errors_of(spec, seed):
 
 def errors(runs):
     print("root mean squared error to E(Y_k | all scores), Monte Carlo error in brackets; auto against the best in the last column")
-    for bend in (0.0, 0.3, 0.8):
-        for users in (500, 2000, 8000, 32000):
+    for users in (500, 2000, 8000, 32000):
+        for bend in (0.0, 0.3):
             spec = feed(users // 2, bend)
             found = [errors_of(spec, run + 1000 * int(10 * bend)) for run in range(runs)]
             line, means = [], {}

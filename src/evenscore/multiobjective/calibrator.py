@@ -142,7 +142,9 @@ class JointCalibrator(Table):
         if self.single is not None:
             return _from_single(self.single, scores[0].values, labels, on_unknown, nulls)
         if len(scores[0]) == 0:
-            return JointApplied(np.zeros((0, len(scores))), _counts(self.groups, np.zeros((len(self.maps) + 1, 4), int)), on_unknown)
+            return JointApplied(
+                np.zeros((0, len(scores))), _counts(self.groups, np.zeros((len(self.maps) + 1, 4), int)), on_unknown
+            )
         missing = _missing(scores, nulls)
         values = [numbers_in(column, known=None if missing is None else ~missing) for column in scores]
         matched = match_groups(labels, self.groups, len(values[0]))
