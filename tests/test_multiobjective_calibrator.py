@@ -220,7 +220,7 @@ def test_five_scores_are_too_many_for_a_kernel_but_not_for_a_regression():
     names = list("vwxyz")
     spec = simulate_objectives(60, objectives=names)
     for method in ("kernel", "guided"):
-        with pytest.raises(es.OptionError, match="at most 4 scores, not 5.*method='logistic'"):
+        with pytest.raises(es.OptionError, match=r"at most 4 scores, not 5.*method='logistic'"):
             es.calibrate_jointly(spec.data(1), **spec.columns, method=method)
     joint = es.calibrate_jointly(spec.data(1), **spec.columns)
     assert joint.transform(spec.data(1)).shape == (480, 5)
