@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-WIDTHS = tuple(np.geomspace(0.5, 5.0, 8).tolist())  # bandwidths to choose from, in units of the rule of thumb
+WIDTHS = tuple(np.geomspace(5.0, 0.6, 6).tolist())  # bandwidths to choose from, in units of the rule of thumb, the widest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +125,26 @@ class Smoothing:
         return rule_of_thumb(self.points.spread(k), float(self.points.n_users[k]))
 
     def search(self, targets: Sequence[Target], bandwidths: Sequence[Floats]) -> list[Candidate]:
-        """The best bandwidth of each target, fitted on all users; the targets must have the same labelled rows."""
+        """The best bandwidth of each target, fitted on all users; the targets must have the same labelled rows.
+
+        Widest first, until none of them has gained for two steps: the risk falls, and then rises.
+        """
         best = [np.inf] * len(targets)
         chosen = [bandwidths[0]] * len(targets)
         fits: list[Floats] = [np.zeros((0, 0))] * len(targets)
+        guesses = [self._guesses(target) for target in targets]
+        idle = 0
         for bandwidth in bandwidths:
-            found = self._without_folds(targets, bandwidth)
+            found = self._without_folds(targets, guesses, bandwidth)
+            idle += 1
             for place, target in enumerate(targets):
                 w, y = self.w[target.k][:, self.used], self.y[target.k][:, self.used]
                 risk = float((w * found[place] ** 2 - 2 * y * found[place]).sum())
                 if risk < best[place]:
                     best[place], chosen[place], fits[place] = risk, bandwidth, found[place]
+                    idle = 0
+            if idle == 2:
+                break
         candidates = []
         for target, bandwidth, fit in zip(targets, chosen, fits, strict=True):
             fitted = self._left_out(fit)
@@ -151,11 +160,11 @@ class Smoothing:
             fitted[mine] = part.read(grid)
         return fitted
 
-    def _without_folds(self, targets: Sequence[Target], bandwidth: Floats) -> Floats:
+    def _without_folds(self, targets: Sequence[Target], guesses: Sequence[Floats | None], bandwidth: Floats) -> Floats:
         """The fits of the targets at the nodes in use without each fold, (n_targets, n_folds, n_used)."""
         weight = moments(self.w[targets[0].k], self.axes, bandwidth, 2 * self.degree)
         outcome = {target.k: moments(self.y[target.k], self.axes, bandwidth, self.degree) for target in targets}
-        expected = [self._expected(target, bandwidth) for target in targets]
+        expected = [self._expected(target.k, guess, bandwidth) for target, guess in zip(targets, guesses, strict=True)]
         fits = np.empty((len(targets), N_FOLDS, len(self.used)))
         among = np.zeros(self.n_nodes, dtype=bool)
         among[self.used] = True
@@ -165,18 +174,18 @@ class Smoothing:
                 for target, guess in zip(targets, expected, strict=True)
             ]
             solved = self._solved(weight.without(fold), right, among)[self.used]
-            for place, target in enumerate(targets):
-                base = 0.0 if target.guide is None else target.guide.folds[fold].at(self.nodes[self.used])
+            for place, (target, guess) in enumerate(zip(targets, guesses, strict=True)):
+                base = 0.0 if guess is None else guess[fold, self.used]
                 fits[place, fold] = in_range(base + solved[:, place], self.binary[target.k])
         return fits
 
-    def _expected(self, target: Target, bandwidth: Floats) -> Moments | None:
+    def _guesses(self, target: Target) -> Floats | None:
+        """What the guide without each fold expects at the nodes, (n_folds, n_nodes)."""
+        return None if target.guide is None else np.stack([part.at(self.nodes) for part in target.guide.folds])
+
+    def _expected(self, k: int, guess: Floats | None, bandwidth: Floats) -> Moments | None:
         """Kernel sums of what the guide without each fold expects of the other folds."""
-        if target.guide is None:
-            return None
-        w = self.w[target.k]
-        fits = np.stack([part.at(self.nodes) for part in target.guide.folds])
-        return moments((w.sum(axis=0) - w) * fits, self.axes, bandwidth, self.degree)
+        return None if guess is None else moments((self.w[k].sum(axis=0) - self.w[k]) * guess, self.axes, bandwidth, self.degree)
 
     def fit(self, target: Target, bandwidth: Floats) -> Candidate:
         """The fit on all users at every node; with a guide, residuals from it are smoothed and added to it."""

@@ -263,7 +263,7 @@ def _widths(smoothing: Smoothing, k: int, setting: Setting) -> list[Floats]:
     if isinstance(setting.bandwidth, tuple):
         return [np.array(setting.bandwidth)]
     factors = (1.0,) if setting.bandwidth == "rule" else WIDTHS
-    return [factor * smoothing.rule(k) for factor in reversed(factors)]  # the widest first: it wins ties
+    return [factor * smoothing.rule(k) for factor in factors]
 
 
 def as_map(best: Candidate, competing: Sequence[Candidate], points: Points, k: int, setting: Setting) -> ObjectiveMap:
