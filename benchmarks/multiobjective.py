@@ -28,7 +28,7 @@ from evenscore.simulation.objectives import feed, toy
 from evenscore.splits import Split
 
 FRESH = 2000  # users a group on whose scores errors are measured
-FITTED, JUDGED = "1-8/9", "9/9"  # shares of the users
+FITTED, JUDGED = "1-8/13", [f"{part}/13" for part in range(9, 14)]  # shares of the users
 
 
 # Error to the true means
@@ -85,36 +85,42 @@ def errors(runs):
 
 
 def sweep_p_values(data, seed):
-    """P-values of every blend on users that the calibrators have not seen: before, one by one and jointly."""
+    """P-values of every blend on users that the calibrators have not seen: before, one by one and jointly.
+
+    One fit is judged by five sets of 2,000 fresh users.
+    """
     columns = feed(1).columns
     joint = es.calibrate_jointly(data, **columns, split=FITTED)
     singles = [
         es.calibrate(es.tally(data, score=score, outcome=outcome, group="group", user="user", split=FITTED))
         for score, outcome in zip(columns["scores"], columns["outcomes"], strict=True)
     ]
-    sweep = es.sweep_weights(data, **columns, split=JUDGED, calibrators={"one by one": singles, "joint": joint}, seed=seed)
+    calibrators = {"one by one": singles, "joint": joint}
     found = {}
-    for version in sweep.versions:
-        for blend in sweep.of(version):
-            found[f"{version} {' '.join(f'{weight:g}' for weight in blend.weights)}"] = blend.test.p_value
-        found[f"{version}, any blend (Holm)"] = min(blend.p_adjusted for blend in sweep.of(version))
+    for judges in JUDGED:
+        sweep = es.sweep_weights(data, **columns, steps=3, split=judges, calibrators=calibrators, seed=seed)
+        for version in sweep.versions:
+            for blend in sweep.of(version):
+                found[f"{version}|{' '.join(f'{weight:.2g}' for weight in blend.weights)}|{judges}"] = blend.test.p_value
+            found[f"{version}|any blend, Holm|{judges}"] = min(blend.p_adjusted for blend in sweep.of(version))
     return found
 
 
 def parity(runs, workers, resume):
     """Rejections at 5 % in each blend: most runs one by one, about 5 % jointly."""
-    spec = feed(9000, 0.3)  # 16,000 users to fit on and 2,000 to judge by
+    spec = feed(13_000, 0.3)
     found = es.study(spec, {"sweep": sweep_p_values}, runs=runs, workers=workers, resume=resume)
-    rates = {row["method"]: row["rejected"] for row in found.rows()}
-    error = np.sqrt(0.05 * 0.95 / runs)
-    print(f"{runs} runs, {FITTED} of 18,000 users fitted on, {JUDGED} judged by; Monte Carlo error of 5 % is {error:.3f}")
+    rates = {}
+    for row in found.rows():
+        version, blend, _ = row["method"].split("|")
+        rates.setdefault((version, blend), []).append(row["rejected"])
+    print(f"{runs} fits on 16,000 users, each judged by {len(JUDGED)} sets of 2,000 others; share rejected at 5 %")
     for version in ("before", "one by one", "joint"):
-        single = {name: rate for name, rate in rates.items() if name.startswith(f"{version} ")}
-        values = np.array(list(single.values()))
+        single = {blend: np.mean(rate) for (name, blend), rate in rates.items() if name == version and "any" not in blend}
         most = max(single, key=single.get)
         print(
-            f"{version}: any blend after Holm {rates[f'{version}, any blend (Holm)']:.3f}; over {len(values)} blends rejected "
-            f"{values.mean():.3f} on average, at most {values.max():.3f} ({most.removeprefix(version).strip()})"
+            f"{version}: {np.mean(list(single.values())):.3f} on average over {len(single)} blends, at most {single[most]:.3f} "
+            f"(weights {most}); any blend after Holm {np.mean(rates[version, 'any blend, Holm']):.3f}"
         )
 
 

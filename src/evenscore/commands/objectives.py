@@ -31,7 +31,9 @@ def blend_options(command: Any) -> Any:
             click.option("--blend", metavar="W1,W2,...", help="With --pair: the weights of the outcomes; 1 for each if not given."),
             click.option("--calibrator", metavar="PATH", help="With --pair: a joint calibrator, for an audit before and after."),
             click.option("--sweep", is_flag=True, help="With --pair: test the blends of many weights."),
-            click.option("--split", metavar="2/2", help="With --pair: only this share of the users."),
+            click.option(
+                "--split", metavar="2/2", help="Only this share of the users, such as those a calibrator was not fitted on."
+            ),
         )
     ):
         command = option(command)
@@ -73,6 +75,9 @@ def calibrate_pairs(
     context: click.Context, data: tuple[str, ...], options: dict[str, Any], json_path: str | None, quiet: bool
 ) -> None:
     """Fit a joint calibrator and write it."""
+    if not options["joint"] or not options["pairs"]:
+        raise click.UsageError("--joint and --pair SCORE OUTCOME belong together: give --joint and at least one pair", context)
+    _refuse_single(context)
     columns = _columns(context, data, options)
     notes: list[str] = []
     with noted_warnings(notes):
@@ -96,6 +101,13 @@ def calibrate_pairs(
         write_json(json_path, {"data": list(data), "calibrator": options["out"], "maps": json_ready(joint.rows()), "notes": notes})
     if not quiet and json_path != "-":
         click.echo("\n".join([str(joint), *(f"  {note}" for note in notes), "", f"  written to {options['out']}"]))
+
+
+def _refuse_single(context: click.Context) -> None:
+    """Options that only the calibration of one score has."""
+    for name in ("monotone", "reference", "verify", "tolerance"):
+        if context.get_parameter_source(name) not in (None, click.core.ParameterSource.DEFAULT):
+            raise click.UsageError(f"--{name} is not possible with --joint; audit with --pair and --calibrator instead", context)
 
 
 def _columns(context: click.Context, data: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:

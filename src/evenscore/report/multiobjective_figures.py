@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from evenscore.multiobjective.sweep import WeightSweep
-from evenscore.report.figures import COLOURS, _axes, _plain
+from evenscore.report.figures import COLOURS, axes, plain
 from evenscore.verdict import DISPARITY
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
@@ -15,10 +15,10 @@ MARKS = ("o", "s", "^", "D", "v", "P", "X")
 
 def draw_sweep(sweep: WeightSweep, ax: Any = None) -> Any:
     """The size of the largest gap of every blend; a filled mark is a gap that is shown."""
-    ax = _axes(ax)
+    ax = axes(ax)
     chosen = [blend.weights for blend in sweep.of(sweep.versions[0])]
-    plain = len(sweep.outcomes) == 2 and all(abs(sum(weights) - 1) < 1e-9 for weights in chosen)
-    along = np.array([weights[0] for weights in chosen]) if plain else np.arange(len(chosen))
+    shares = len(sweep.outcomes) == 2 and all(abs(sum(weights) - 1) < 1e-9 for weights in chosen)
+    along = np.array([weights[0] for weights in chosen]) if shares else np.arange(len(chosen))
     for place, version in enumerate(sweep.versions):
         colour, mark = COLOURS[place % len(COLOURS)], MARKS[place % len(MARKS)]
         blends = sweep.of(version)
@@ -27,14 +27,14 @@ def draw_sweep(sweep: WeightSweep, ax: Any = None) -> Any:
         ax.plot(along, size, "-", color=colour, linewidth=0.8, alpha=0.5)
         ax.plot(along[shown], size[shown], mark, color=colour)
         ax.plot(along[~shown], size[~shown], mark, color=colour, fillstyle="none")
-        label = f"{_plain(version)} ({int(shown.sum())} of {len(blends)} shown)"
+        label = f"{plain(version)} ({int(shown.sum())} of {len(blends)} shown)"
         ax.plot([], [], mark, color=colour, label=label)
-    if plain:
-        ax.set(xlabel=f"weight of {_plain(sweep.outcomes[0])} (of {_plain(sweep.outcomes[1])}: the rest)")
+    if shares:
+        ax.set(xlabel=f"weight of {plain(sweep.outcomes[0])} (of {plain(sweep.outcomes[1])}: the rest)")
     else:
         names = [" ".join(f"{weight:.2g}" for weight in weights) for weights in chosen]
         ax.set_xticks(along, names, rotation=90, fontsize=7)
-        ax.set(xlabel="weights of " + ", ".join(_plain(name) for name in sweep.outcomes))
+        ax.set(xlabel="weights of " + ", ".join(plain(name) for name in sweep.outcomes))
     ax.set(ylabel="largest gap in expected outcome")
     ax.set_ylim(bottom=0)
     ax.legend(title=f"filled: a gap is shown at level {sweep.alpha:g}", frameon=False)
