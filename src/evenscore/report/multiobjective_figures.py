@@ -27,15 +27,17 @@ def draw_sweep(sweep: WeightSweep, ax: Any = None) -> Any:
         ax.plot(along, size, "-", color=colour, linewidth=0.8, alpha=0.5)
         ax.plot(along[shown], size[shown], mark, color=colour)
         ax.plot(along[~shown], size[~shown], mark, color=colour, fillstyle="none")
-        label = f"{plain(version)} ({int(shown.sum())} of {len(blends)} shown)"
+        label = f"{plain(version)} ({int(shown.sum())} of {len(blends)})"
         ax.plot([], [], mark, color=colour, label=label)
     if shares:
         ax.set(xlabel=f"weight of {plain(sweep.outcomes[0])} (of {plain(sweep.outcomes[1])}: the rest)")
     else:
-        names = [" ".join(f"{weight:.2g}" for weight in weights) for weights in chosen]
+        names = [" / ".join(f"{weight:.2g}" for weight in weights) for weights in chosen]
         ax.set_xticks(along, names, rotation=90, fontsize=7)
         ax.set(xlabel="weights of " + ", ".join(plain(name) for name in sweep.outcomes))
     ax.set(ylabel="largest gap in expected outcome")
     ax.set_ylim(bottom=0)
-    ax.legend(title=f"filled: a gap is shown at level {sweep.alpha:g}", frameon=False)
+    title = f"filled: a gap is shown at level {sweep.alpha:g}, all weights at once"
+    style = {"frameon": False, "fontsize": "small", "title_fontsize": "small", "columnspacing": 1.0, "handletextpad": 0.2}
+    ax.legend(title=title, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=min(len(sweep.versions), 4), **style)
     return ax
