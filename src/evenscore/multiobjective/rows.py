@@ -74,12 +74,6 @@ class JointRows:
         """The code of each row's user, from 0, (n_rows,)."""
         return self.users.codes
 
-    def labels(self) -> NDArray[Any]:
-        """The group label of each row, as objects, (n_rows,)."""
-        labels = np.empty(len(self.groups), dtype=object)
-        labels[:] = self.groups
-        return labels[self.group]
-
     def fingerprint(self) -> str:
         """A digest of users, scores and outcomes: equal data give equal fingerprints, in any order of the rows up to rounding."""
         digest = hashlib.sha256(repr([pack_label(group) for group in self.groups]).encode())

@@ -189,15 +189,6 @@ def load_joint(path: Path) -> JointCalibrator:
         raise FileError(f"{path} does not hold a valid joint calibrator: {error}") from None
 
 
-def is_joint_file(path: Path) -> bool:
-    """Whether a file begins like a saved joint calibrator."""
-    try:
-        with path.open("rb") as file:
-            return FORMAT.encode() in file.read(200)
-    except OSError:
-        return False
-
-
 def _rebuild(body: _Body, path: Path) -> JointCalibrator:
     columns = msgspec.convert(body.columns, JointColumns)
     axes = tuple(Axis(axis.scale, _rising(axis.nodes)) for axis in body.axes)

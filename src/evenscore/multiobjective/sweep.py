@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from evenscore.errors import OptionError, require_alpha, require_gap
 from evenscore.multiobjective.calibrator import check_weights
 from evenscore.multiobjective.rows import JointRows, observe_jointly
-from evenscore.multiobjective.versions import BEFORE, composite_target, tally_of, versions_of
+from evenscore.multiobjective.versions import composite_target, tally_of, versions_of
 from evenscore.multiplicity import holm
 from evenscore.parity import parity_test
 from evenscore.parity_result import ParityTest
@@ -226,6 +226,3 @@ def _chosen(rows: JointRows, weights: Any, steps: int | None) -> list[Floats]:
 
 def _weights_text(weights: Sequence[float]) -> str:
     return ", ".join(f"{weight:.3g}" for weight in weights)
-
-
-__all__ = ["BEFORE", "Blend", "WeightSweep", "adjusted_verdict", "simplex", "sweep_weights"]
