@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from evenscore.lattice import Lattice
     from evenscore.marginal import marginal_test
     from evenscore.marginal_result import MarginalTest
+    from evenscore.multiobjective.accuracy import BetterWeights, better_weights
+    from evenscore.multiobjective.auditing import ObjectivesAudit, audit_objectives
+    from evenscore.multiobjective.calibrator import JointCalibrator
+    from evenscore.multiobjective.fitting import calibrate_jointly
+    from evenscore.multiobjective.lemma import LemmaTest, joint_calibration_test
+    from evenscore.multiobjective.sweep import WeightSweep, sweep_weights
     from evenscore.ordering import OrderingTest, ordering_test
     from evenscore.parity import parity_test
     from evenscore.parity_result import ParityTest
@@ -39,15 +45,19 @@ if TYPE_CHECKING:
 
 # The public names and where they live; loaded when first used, so that `evenscore --help` need not wait for NumPy.
 _HOMES = {
+    "BetterWeights": "evenscore.multiobjective.accuracy",
     "Calibrator": "evenscore.calibration.calibrator",
     "Curves": "evenscore.curves",
     "DataError": "evenscore.errors",
     "EvenscoreError": "evenscore.errors",
     "EvenscoreWarning": "evenscore.errors",
     "FileError": "evenscore.errors",
+    "JointCalibrator": "evenscore.multiobjective.calibrator",
     "Lattice": "evenscore.lattice",
     "MarginalTest": "evenscore.marginal_result",
+    "LemmaTest": "evenscore.multiobjective.lemma",
     "MergeError": "evenscore.errors",
+    "ObjectivesAudit": "evenscore.multiobjective.auditing",
     "OptionError": "evenscore.errors",
     "OrderingTest": "evenscore.ordering",
     "ParityTest": "evenscore.parity_result",
@@ -58,29 +68,39 @@ _HOMES = {
     "Verification": "evenscore.verify",
     "ThresholdTrial": "evenscore.threshold_trial",
     "Thresholds": "evenscore.threshold_result",
+    "WeightSweep": "evenscore.multiobjective.sweep",
+    "audit_objectives": "evenscore.multiobjective.auditing",
+    "better_weights": "evenscore.multiobjective.accuracy",
     "calibrate": "evenscore.calibration.fitting",
+    "calibrate_jointly": "evenscore.multiobjective.fitting",
     "curves": "evenscore.curves",
     "fair_thresholds": "evenscore.thresholds",
     "marginal_test": "evenscore.marginal",
+    "joint_calibration_test": "evenscore.multiobjective.lemma",
     "ordering_test": "evenscore.ordering",
     "parity_test": "evenscore.parity",
     "plan": "evenscore.planning",
     "simulate": "evenscore.simulation",
     "study": "evenscore.simulation.study",
+    "sweep_weights": "evenscore.multiobjective.sweep",
     "tally": "evenscore.engines",
     "verify": "evenscore.verify",
 }
 
 __all__ = [
+    "BetterWeights",
     "Calibrator",
     "Curves",
     "DataError",
     "EvenscoreError",
     "EvenscoreWarning",
     "FileError",
+    "JointCalibrator",
     "Lattice",
     "MarginalTest",
+    "LemmaTest",
     "MergeError",
+    "ObjectivesAudit",
     "OptionError",
     "OrderingTest",
     "ParityTest",
@@ -91,15 +111,21 @@ __all__ = [
     "ThresholdTrial",
     "Thresholds",
     "Verification",
+    "WeightSweep",
+    "audit_objectives",
+    "better_weights",
     "calibrate",
+    "calibrate_jointly",
     "curves",
     "fair_thresholds",
     "marginal_test",
+    "joint_calibration_test",
     "ordering_test",
     "parity_test",
     "plan",
     "simulate",
     "study",
+    "sweep_weights",
     "tally",
     "verify",
 ]

@@ -90,7 +90,7 @@ def observe(
     """Check and code the columns of a frame, a dict of arrays, or (data=None) arrays alone."""
     require_option("nulls", nulls, NULLS)
     table, kind = open_table(data)
-    columns = [find_column(table, score, "score"), find_column(table, outcome, "outcome"), *_group_columns(table, group)]
+    columns = [find_column(table, score, "score"), find_column(table, outcome, "outcome"), *group_columns(table, group)]
     columns += [
         find_column(table, value, role)
         for role, value in (("user", user), ("weight", weight), ("count", count))
@@ -103,21 +103,21 @@ def observe(
     found = {column.role: column for column in columns}
     scores = numbers_in(found["score"])
     outcomes = numbers_in(found["outcome"], known=labelled)
-    codes, labels = _groups(parts)
+    codes, labels = groups_of(parts)
     return Observations(
         score=scores,
         outcome=outcomes,
         group=codes,
         groups=labels,
-        users=_users(found["user"]) if "user" in found else independent_users(n_rows),
+        users=users_of(found["user"]) if "user" in found else independent_users(n_rows),
         columns=Columns(
             found["score"].name,
             found["outcome"].name,
             tuple(part.name for part in parts),
             *(found[role].name if role in found else None for role in ("user", "weight", "count")),
         ),
-        binary=_is_binary(outcomes, labelled),
-        weight=_weights(found["weight"]) if "weight" in found else None,
+        binary=is_binary(outcomes, labelled),
+        weight=weights_of(found["weight"]) if "weight" in found else None,
         count=_counts(found["count"]) if "count" in found else None,
         labelled=labelled,
         dropped=dropped,
@@ -153,7 +153,7 @@ def _held(split: Split, users: Users) -> Mask:
     )
 
 
-def _group_columns(table: Any, group: Any) -> list[Column]:
+def group_columns(table: Any, group: Any) -> list[Column]:
     """The one group column, or the several whose intersection is meant."""
     if not isinstance(group, list | tuple):
         return [find_column(table, group, "group")]
@@ -205,7 +205,7 @@ def _without_nulls(columns: list[Column], nulls: str) -> tuple[list[Column], Mas
 # Outcomes, weights, counts
 
 
-def _is_binary(outcomes: NDArray[Any], labelled: Mask | None) -> bool:
+def is_binary(outcomes: NDArray[Any], labelled: Mask | None) -> bool:
     """Whether every known outcome is 0 or 1."""
     if outcomes.dtype.kind == "b":
         return True
@@ -216,7 +216,8 @@ def _is_binary(outcomes: NDArray[Any], labelled: Mask | None) -> bool:
     return True
 
 
-def _weights(column: Column) -> NDArray[np.float64]:
+def weights_of(column: Column) -> NDArray[np.float64]:
+    """Weights that are not negative and not all 0."""
     weights = numbers_in(column).astype(np.float64, copy=False)
     _require_sizes(column, weights)
     return weights
@@ -242,7 +243,7 @@ def _require_sizes(column: Column, sizes: NDArray[Any]) -> None:
 # Groups
 
 
-def _groups(parts: list[Column]) -> tuple[NDArray[np.uint8], tuple[Any, ...]]:
+def groups_of(parts: list[Column]) -> tuple[NDArray[np.uint8], tuple[Any, ...]]:
     """Codes (n_rows,) and the labels in order; several columns give their intersection, as tuples."""
     coded = [_group_codes(part) for part in parts]
     codes, labels = coded[0]
@@ -313,7 +314,8 @@ def label_key(label: Any) -> tuple[Any, ...]:
 # Users
 
 
-def _users(column: Column) -> Users:
+def users_of(column: Column) -> Users:
+    """Who each row belongs to, from ids of any kind."""
     values = column.values
     if isinstance(values, nw.Series):
         integers = values.dtype.is_integer() and values.dtype not in (nw.Int128, nw.UInt128)

@@ -148,6 +148,11 @@ def load_calibrator(path: Path) -> Calibrator:
         content = path.read_bytes()
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+    return decode_calibrator(content, path)
+
+
+def decode_calibrator(content: bytes, path: Path) -> Calibrator:
+    """The calibrator that a file, or a part of one, holds."""
     if not content.strip():
         raise FileError(f"{path} is empty")
     try:

@@ -19,6 +19,7 @@ from evenscore.commands.common import (
     stop_if_interrupted,
     write_json,
 )
+from evenscore.commands.objectives import audit_pairs, blend_options
 
 METHODS = ("auto", "sup", "multiscale", "l2", "cumulative", "combined", "bonferroni", "holm", "bh")
 
@@ -31,6 +32,7 @@ METHODS = ("auto", "sup", "multiscale", "l2", "cumulative", "combined", "bonferr
 @click.option("--reference", metavar="GROUP", help="Compare each group with this one only.")
 @click.option("--tolerance", type=float, metavar="GAP", help="A gap that does not matter; parity can be shown only with one.")
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="The level of the test.")
+@blend_options
 @output_options
 @click.pass_context
 def audit(context: click.Context, /, data: tuple[str, ...], json_path: str | None, quiet: bool, **options: Any) -> int:
@@ -38,9 +40,12 @@ def audit(context: click.Context, /, data: tuple[str, ...], json_path: str | Non
 
     \b
     evenscore audit forecasts.parquet --score score --outcome outcome --group bracket --user game_id
+    evenscore audit feed.parquet --pair p_like like --pair p_share share --blend 1,3 --group sex --user id
 
     Ends with 0 when no disparity is shown, 1 on a disparity, 2 on bad usage or data.
     """
+    if options["pairs"]:
+        return audit_pairs(context, data, options, json_path, quiet)
     notes: list[str] = []
     with noted_warnings(notes):
         tally = read_tally(context, data, options, notes, quiet)

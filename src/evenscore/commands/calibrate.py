@@ -19,13 +19,20 @@ from evenscore.commands.common import (
     stop_if_interrupted,
     write_json,
 )
+from evenscore.commands.objectives import calibrate_pairs, pair_option
 
 
 @click.command(short_help="Fit a map for each group that repairs its scores.")
 @data_argument
 @data_options
 @click.option("--out", metavar="PATH", required=True, help="Where to write the calibrator, as JSON.")
-@choice("--method", ["kernel", "isotonic", "platt", "binning", "auto"], "How to fit.")
+@choice(
+    "--method",
+    ["kernel", "isotonic", "platt", "binning", "auto", "guided", "logistic", "linear"],
+    "How to fit; with --joint: auto (then the default), kernel, guided, logistic or linear.",
+)
+@click.option("--joint", is_flag=True, help="With --pair: calibrate every score given all of them, so that every blend is fair.")
+@pair_option
 @choice("--weighting", ["user", "row"], "Whether every user or every row counts the same.")
 @click.option("--monotone", is_flag=True, help="Maps that never fall.")
 @click.option("--reference", metavar="GROUP", help="Keep the scale of this group.")
@@ -40,9 +47,13 @@ def calibrate(context: click.Context, /, data: tuple[str, ...], json_path: str |
     \b
     evenscore calibrate people.parquet --score risk --outcome ill --group race --user id --split 1/2 --out map.json
     evenscore apply map.json new.parquet --out repaired.parquet
+    evenscore calibrate feed.parquet --joint --pair p_like like --pair p_share share --group sex --user id --out joint.json
 
     With --split the repair is verified on the users that were left out: testing on the users it was fitted on always looks good.
     """
+    if options["joint"] or options["pairs"]:
+        calibrate_pairs(context, data, options, json_path, quiet)
+        return
     notes: list[str] = []
     with noted_warnings(notes):
         tally = read_tally(context, data, options, notes, quiet)

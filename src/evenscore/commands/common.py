@@ -86,7 +86,7 @@ def read_tally(
             needless = "group" if given[0] == "groups" else given[0]
             raise click.UsageError(f"{data[0]} is a saved tally, made once and for all; leave out --{needless}", context)
         return load_tally(Path(data[0]))
-    _require_columns(context, data, options)
+    require_columns(context, data, options)
     from evenscore.engines.files import tally_files
 
     show("reading", quiet)
@@ -109,7 +109,7 @@ def read_tally(
     )
 
 
-def _require_columns(context: click.Context, data: tuple[str, ...], options: dict[str, Any]) -> None:
+def require_columns(context: click.Context, data: tuple[str, ...], options: dict[str, Any]) -> None:
     """All columns are named; else say which are missing and what the file has."""
     if options["user"] and options["independent"]:
         raise click.UsageError("--user and --independent contradict each other; give one", context)

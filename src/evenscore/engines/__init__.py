@@ -77,7 +77,7 @@ def tally(
         "split": split,
         "progress": progress,
     }
-    if isinstance(data, str | os.PathLike) or _is_path_list(data):
+    if is_paths(data):
         from evenscore.engines.files import tally_files
 
         return tally_files(data, **options)
@@ -86,5 +86,19 @@ def tally(
     return tally_frame(data, **options)
 
 
-def _is_path_list(data: Any) -> bool:
-    return isinstance(data, list | tuple) and bool(data) and all(isinstance(item, str | os.PathLike) for item in data)
+def collect(data: Any, roles: dict[str, Any], say: Callable[[str], None] | None = None) -> Any:
+    """Data of any kind as a frame or arrays in memory: the columns that roles (score, outcome, group, ...) name, one or several."""
+    if is_paths(data):
+        from evenscore.engines.files import read_files
+
+        return read_files(data, roles, say)
+    from evenscore.engines.memory import collected
+
+    return collected(data, roles)
+
+
+def is_paths(data: Any) -> bool:
+    """Whether data are a path or a list of paths."""
+    return isinstance(data, str | os.PathLike) or (
+        isinstance(data, list | tuple) and bool(data) and all(isinstance(item, str | os.PathLike) for item in data)
+    )

@@ -52,8 +52,13 @@ class Source:
 
 def tally_files(data: Paths, *, say: Callable[[str], None] | None = None, **options: Any) -> Tally:
     """The tally of one or more files; ``say`` is told what was assumed about them."""
+    return tally_frame(read_files(data, {role: options[role] for role in ROLES}, say), **options)
+
+
+def read_files(data: Paths, roles: dict[str, Any], say: Callable[[str], None] | None = None) -> dict[str, Any]:
+    """The columns that roles name, as arrays; a role may name several."""
     paths = find_files(data)
-    names = _names({role: options[role] for role in ROLES})
+    names = _names(roles)
 
     def read(settings: dict[str, str]) -> tuple[Source, dict[str, Any]]:
         source = _open(paths, names, settings)
@@ -63,7 +68,7 @@ def tally_files(data: Paths, *, say: Callable[[str], None] | None = None, **opti
     for note in source.notes:
         if say is not None:
             say(note)
-    return tally_frame(columns, **options)
+    return columns
 
 
 def open_files(data: Paths, names: dict[str, list[str]] | None = None) -> Source:

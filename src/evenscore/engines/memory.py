@@ -29,7 +29,7 @@ def tally_frame(
     **columns: Any,
 ) -> Tally:
     """The tally of a frame, a dict of arrays or arrays alone."""
-    observations = observe(_collected(data, columns), **columns)
+    observations = observe(collected(data, columns), **columns)
     chosen = choose_lattice(observations, lattice, cuts, cells, scale)
     tally = count_rows(only_users(observations, split), chosen, progress)
     return tally if split is None else replace(tally, split=str(Split.parse(split)))
@@ -61,7 +61,7 @@ def choose_lattice(
     return lattice
 
 
-def _collected(data: Any, columns: dict[str, Any]) -> Any:
+def collected(data: Any, columns: dict[str, Any]) -> Any:
     """Data in memory; of a lazy frame only the columns that are named."""
     frame, _ = open_table(data)
     if not isinstance(frame, nw.LazyFrame):

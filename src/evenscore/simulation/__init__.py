@@ -1,6 +1,7 @@
 """Data with a known truth, and studies that measure methods on it."""
 
 from evenscore.simulation.distributions import Beta, Discrete, FixedRows, ParetoRows, PoissonRows
+from evenscore.simulation.objectives import JointTruth, Objectives, simulate_objectives
 from evenscore.simulation.outcomes import Bump, Curve
 from evenscore.simulation.specification import Simulation, simulate
 from evenscore.simulation.truth import Truth
@@ -11,9 +12,12 @@ __all__ = [
     "Curve",
     "Discrete",
     "FixedRows",
+    "JointTruth",
+    "Objectives",
     "ParetoRows",
     "PoissonRows",
     "Simulation",
     "Truth",
     "simulate",
+    "simulate_objectives",
 ]

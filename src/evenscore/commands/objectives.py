@@ -1,0 +1,146 @@
+"""Several score and outcome pairs: what ``evenscore audit`` and ``evenscore calibrate --joint`` do with ``--pair``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evenscore.commands import DISPARITY
+from evenscore.commands.common import noted_warnings, require_columns, show, stop_if_interrupted, write_json
+
+
+def pair_option(command: Any) -> Any:
+    """The pairs of a score and its outcome."""
+    return click.option(
+        "--pair",
+        "pairs",
+        nargs=2,
+        multiple=True,
+        metavar="SCORE OUTCOME",
+        help="Instead of --score and --outcome: several scores, each with its outcome.",
+    )(command)
+
+
+def blend_options(command: Any) -> Any:
+    """How pairs are blended, and what repairs them."""
+    for option in reversed(
+        (
+            pair_option,
+            click.option("--blend", metavar="W1,W2,...", help="With --pair: the weights of the outcomes; 1 for each if not given."),
+            click.option("--calibrator", metavar="PATH", help="With --pair: a joint calibrator, for an audit before and after."),
+            click.option("--sweep", is_flag=True, help="With --pair: test the blends of many weights."),
+            click.option(
+                "--split", metavar="2/2", help="Only this share of the users, such as those a calibrator was not fitted on."
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def audit_pairs(context: click.Context, data: tuple[str, ...], options: dict[str, Any], json_path: str | None, quiet: bool) -> int:
+    """Audit each pair and their blend; returns the exit code."""
+    columns = _columns(context, data, options)
+    notes: list[str] = []
+    with noted_warnings(notes):
+        show("reading", quiet)
+        from evenscore.multiobjective.auditing import audit_objectives
+        from evenscore.multiobjective.calibrator import JointCalibrator
+        from evenscore.multiobjective.sweep import sweep_weights
+
+        chosen = {name: options[name] for name in ("alpha", "tolerance", "method", "split")} | columns
+        chosen["calibrators"] = JointCalibrator.load(options["calibrator"]) if options["calibrator"] else None
+        stop_if_interrupted(context)
+        found = audit_objectives(list(data), weights=_weights(context, options), say=notes.append, **chosen)
+        stop_if_interrupted(context)
+        swept = None
+        if options["sweep"]:
+            swept = sweep_weights(
+                list(data), progress=lambda done, total: show(f"testing blend {done:,} of {total:,}", quiet), **chosen
+            )
+        stop_if_interrupted(context)
+        show("", quiet)
+    results = [result for result in (found, swept) if result is not None]
+    if json_path is not None:
+        names = ("audit", "sweep")
+        write_json(json_path, {"data": list(data), "notes": notes} | {n: r.to_dict() for n, r in zip(names, results, strict=False)})
+    if not quiet and json_path != "-":
+        click.echo("\n\n".join([*map(str, results), *(f"  {note}" for note in notes)]))
+    return DISPARITY if any(result.verdict == "disparity" for result in results) else 0
+
+
+def calibrate_pairs(
+    context: click.Context, data: tuple[str, ...], options: dict[str, Any], json_path: str | None, quiet: bool
+) -> None:
+    """Fit a joint calibrator and write it."""
+    if not options["joint"] or not options["pairs"]:
+        raise click.UsageError("--joint and --pair SCORE OUTCOME belong together: give --joint and at least one pair", context)
+    _refuse_single(context)
+    columns = _columns(context, data, options)
+    notes: list[str] = []
+    with noted_warnings(notes):
+        show("fitting", quiet)
+        from evenscore.multiobjective.fitting import calibrate_jointly
+
+        joint = calibrate_jointly(
+            list(data),
+            method=_joint_method(context, options),
+            weighting=options["weighting"],
+            split=options.get("split"),
+            say=notes.append,
+            **columns,
+        )
+        stop_if_interrupted(context)
+        joint.save(Path(options["out"]))
+        show("", quiet)
+    if json_path is not None:
+        from evenscore.tables import json_ready
+
+        write_json(json_path, {"data": list(data), "calibrator": options["out"], "maps": json_ready(joint.rows()), "notes": notes})
+    if not quiet and json_path != "-":
+        click.echo("\n".join([str(joint), *(f"  {note}" for note in notes), "", f"  written to {options['out']}"]))
+
+
+def _refuse_single(context: click.Context) -> None:
+    """Options that only the calibration of one score has."""
+    for name in ("monotone", "reference", "verify", "tolerance"):
+        if context.get_parameter_source(name) not in (None, click.core.ParameterSource.DEFAULT):
+            raise click.UsageError(f"--{name} is not possible with --joint; audit with --pair and --calibrator instead", context)
+
+
+def _columns(context: click.Context, data: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """The column arguments; an outcome that is missing is not labelled, unless something else was asked for."""
+    if options["score"] or options["outcome"]:
+        raise click.UsageError("--pair and --score or --outcome contradict each other; name every score with its outcome", context)
+    if options.get("count"):
+        raise click.UsageError("--count is not possible with --pair; repeat the rows, or give a --weight", context)
+    require_columns(context, data, options | {"score": True, "outcome": True})
+    given = context.get_parameter_source("nulls") is not click.core.ParameterSource.DEFAULT
+    return {
+        "scores": [score for score, _ in options["pairs"]],
+        "outcomes": [outcome for _, outcome in options["pairs"]],
+        "group": list(options["groups"]) if len(options["groups"]) > 1 else options["groups"][0],
+        "user": options["user"],
+        "weight": options["weight"],
+        "nulls": options["nulls"] if given else "unlabelled",
+    }
+
+
+def _weights(context: click.Context, options: dict[str, Any]) -> list[float] | None:
+    if not options["blend"]:
+        return None
+    try:
+        return [float(part) for part in options["blend"].split(",")]
+    except ValueError:
+        raise click.UsageError(
+            f"--blend {options['blend']}: give numbers with commas between them, such as 1,2,0.5", context
+        ) from None
+
+
+def _joint_method(context: click.Context, options: dict[str, Any]) -> str:
+    """The method in the words of a joint fit; "auto" when none was asked for."""
+    if context.get_parameter_source("method") is click.core.ParameterSource.DEFAULT:
+        return "auto"
+    return {"platt": "logistic"}.get(options["method"], options["method"])

@@ -1,0 +1,326 @@
+"""The joint calibrator: frozen maps from all scores and the group to the expected outcome of each objective."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenscore.calibration.calibrator import NULLS, OFTEN, ON_UNKNOWN, Calibrator
+from evenscore.calibration.matching import Matched, match_groups, refuse_unknown
+from evenscore.coding import CHUNK
+from evenscore.columns import Column, common_length, find_column, nulls_in, numbers_in, open_table
+from evenscore.errors import DataError, EvenscoreWarning, OptionError, listing, require_option
+from evenscore.multiobjective.axes import Axis
+from evenscore.multiobjective.maps import GroupMaps, ReadyMaps
+from evenscore.multiobjective.rows import JointColumns
+from evenscore.tables import Table, label_text
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class JointApplied(Table):
+    """Jointly calibrated scores with what was counted on the way; made by ``JointCalibrator.apply``.
+
+    scores: (n_rows, K). counts: one dict a group, and one for unknown and missing groups if there were any.
+    """
+
+    scores: Floats
+    counts: tuple[dict[str, Any], ...]
+    on_unknown: str
+
+    @property
+    def n_outside(self) -> int:
+        """Rows with a score outside the range that their group had in training; it was held constant."""
+        return sum(count["outside"] for count in self.counts)
+
+    @property
+    def n_far(self) -> int:
+        """Rows whose scores, taken together, nobody in training came near; they have the value of the nearest who did."""
+        return sum(count["far"] for count in self.counts)
+
+    @property
+    def n_unknown(self) -> int:
+        """Rows whose group the calibrator does not know, missing ones included."""
+        return sum(count["rows"] for count in self.counts if not count["known"])
+
+    @property
+    def n_null(self) -> int:
+        """Rows without all scores; all their calibrated scores are missing."""
+        return sum(count["null_scores"] for count in self.counts)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a group."""
+        return [dict(count) for count in self.counts]
+
+    def _title(self) -> str:
+        return f"{self.scores.shape[0]:,} rows with {self.scores.shape[1]} jointly calibrated scores"
+
+    def _notes(self) -> list[str]:
+        treated = {"pooled": "got the maps of everybody", "keep": "kept their scores", "error": ""}[self.on_unknown]
+        found = (
+            (self.n_outside, "rows have a score outside the range seen in training: held constant"),
+            (self.n_far, "rows have scores that together nobody in training came near: they have the value of the nearest"),
+            (self.n_unknown, f"rows of unknown or missing groups {treated}"),
+            (self.n_null, "rows lack a score and have none afterwards"),
+        )
+        return [f"{n:,} {what}" for n, what in found if n]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class JointCalibrator(Table):
+    """Maps for each group from all K scores to E(Y_k | S_1 ... S_K, G), and for everybody; made by ``es.calibrate_jointly``.
+
+    axes: the scale of each score. maps: by group, in the order of the groups. columns: what the columns were called. binary: which
+    outcomes are 0 or 1. fingerprint: of the data it was fitted on; split: the share of their users; dropped: rows left out.
+    single: with one score, the calibrator that ``es.calibrate`` makes.
+    """
+
+    axes: tuple[Axis, ...]
+    maps: tuple[GroupMaps, ...]
+    pooled: GroupMaps | None
+    method: str
+    weighting: str
+    columns: JointColumns
+    binary: tuple[bool, ...]
+    fingerprint: str
+    dropped: dict[str, int] = field(default_factory=dict)
+    reasons: Mapping[Any, str] = field(default_factory=dict)
+    split: str | None = None
+    frame_kind: str | None = None
+    single: Calibrator | None = None
+
+    @property
+    def groups(self) -> tuple[Any, ...]:
+        """The groups, in order."""
+        return tuple(each.group for each in (self.maps if self.single is None else self.single.maps))
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """The columns of the scores."""
+        return self.columns.scores
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """The outcomes, in the order of the scores."""
+        return self.columns.outcomes
+
+    def transform(self, data: Any, groups: Any = None, on_unknown: str = "error", nulls: str = "error") -> Floats:
+        """Calibrated scores, (n_rows, K), in the order of ``scores``.
+
+        Parameters
+        ----------
+        data
+            A frame or dict that holds the score columns, or an array (n_rows, K).
+        groups
+            Labels, or the name of their column; by default the column that the groups were fitted on.
+        on_unknown
+            For groups that were not there in training, or missing: "error", "pooled" (the maps of everybody) or "keep" (the scores
+            as they are).
+        nulls
+            For missing scores: "error", or "keep" (all scores of the row are then missing).
+
+        Warns when groups are unknown, and when more than 1 % of rows lie outside what was seen in training, where the maps are held
+        constant; ``apply`` gives the counts.
+        """
+        applied = self.apply(data, groups, on_unknown=on_unknown, nulls=nulls)
+        if applied.n_unknown or applied.n_null or max(applied.n_outside, applied.n_far) > OFTEN * len(applied.scores):
+            warnings.warn("; ".join(applied._notes()), EvenscoreWarning, stacklevel=2)
+        return applied.scores
+
+    def apply(self, data: Any, groups: Any = None, on_unknown: str = "error", nulls: str = "error") -> JointApplied:
+        """Calibrated scores together with the counts of what was unusual."""
+        require_option("on_unknown", on_unknown, ON_UNKNOWN)
+        require_option("nulls", nulls, NULLS)
+        scores, labels = self._columns(data, groups)
+        if self.single is not None:
+            return _from_single(self.single, scores[0].values, labels, on_unknown, nulls)
+        if len(scores[0]) == 0:
+            return JointApplied(
+                np.zeros((0, len(scores))), _counts(self.groups, np.zeros((len(self.maps) + 1, 4), int)), on_unknown
+            )
+        missing = _missing(scores, nulls)
+        values = [numbers_in(column, known=None if missing is None else ~missing) for column in scores]
+        matched = match_groups(labels, self.groups, len(values[0]))
+        if on_unknown == "error":
+            refuse_unknown(matched, self.groups)
+        return self.map_rows(values, matched, missing, on_unknown)
+
+    def _columns(self, data: Any, groups: Any) -> tuple[list[Column], Any]:
+        """The score columns, and the labels."""
+        k = len(self.scores)
+        if isinstance(data, np.ndarray):
+            if data.ndim != 2 or data.shape[1] != k:
+                raise DataError(
+                    f"scores must have the shape (n_rows, {k}), a column for each of {listing(self.scores)}, not {data.shape}"
+                )
+            table, scores = None, [Column(name, "score", data[:, j]) for j, name in enumerate(self.scores)]
+        else:
+            table, _ = open_table(data)
+            scores = [find_column(table, name, "score") for name in self.scores]
+            if any(len(column) for column in scores):
+                common_length(table, scores)
+        if groups is None:
+            if table is None:
+                raise OptionError("groups=None: give the label of each row, or a frame that holds the column")
+            groups = list(self.columns.group) if len(self.columns.group) > 1 else self.columns.group[0]
+        if isinstance(groups, str):
+            groups = find_column(table, groups, "group").values
+        elif isinstance(groups, list) and groups and table is not None and len(groups) == len(self.columns.group) > 1:
+            groups = [find_column(table, part, "group").values if isinstance(part, str) else part for part in groups]
+        return scores, groups
+
+    def map_rows(
+        self, scores: Sequence[NDArray[Any]], matched: Matched, missing: Any = None, on_unknown: str = "error"
+    ) -> JointApplied:
+        """Calibrated scores of rows whose groups are found already, in cache-sized steps."""
+        found = np.empty((len(matched.places), len(scores)))
+        ready = [ReadyMaps.of(each, self.axes) for each in self.maps]
+        assert self.pooled is not None
+        everybody = ReadyMaps.of(self.pooled, self.axes) if on_unknown == "pooled" else None
+        each: list[ReadyMaps | None] = [*ready, everybody]
+        counts = np.zeros((len(each), 4), dtype=np.int64)  # rows, outside, far, missing; the last line is for unknown groups
+        for start in range(0, len(found), CHUNK // 2):
+            chunk = slice(start, start + CHUNK // 2)
+            places = np.maximum(matched.places[chunk], -1)
+            occurring = np.flatnonzero(np.bincount(places + 1, minlength=len(each))) - 1
+            for place in occurring.tolist():
+                rows = slice(None) if len(occurring) == 1 else np.flatnonzero(places == place)
+                mine = [values[chunk][rows] for values in scores]
+                maps = each[place]
+                outside = far = 0
+                if maps is None:
+                    found[chunk][rows] = np.stack(mine, axis=1)
+                else:
+                    found[chunk][rows], outside, far = maps.at(mine)
+                absent = 0 if missing is None else int(missing[chunk][rows].sum())
+                counts[place] += (len(mine[0]), outside, far, absent)
+        if missing is not None:
+            found[missing] = np.nan
+        return JointApplied(found, _counts(self.groups, counts), on_unknown)
+
+    def composite(self, weights: Any) -> Composite:
+        """The blended score sum_k w_k E(Y_k | ...) for any weights: a list in the order of the scores, or a dict by outcome."""
+        return Composite(self, tuple(check_weights(weights, self.scores, self.outcomes).tolist()))
+
+    def save(self, path: str | Path) -> None:
+        """Write the calibrator as JSON, whole or not at all."""
+        from evenscore.multiobjective.storage import save_joint
+
+        save_joint(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> JointCalibrator:
+        """Read a calibrator that ``save`` wrote."""
+        from evenscore.multiobjective.storage import load_joint
+
+        return load_joint(Path(path))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each group and objective: users and rows with a label, the method and its squared error on users left out."""
+        if self.single is not None:
+            return [
+                {"group": each.group, "outcome": self.outcomes[0], "users": each.users, "rows": each.rows, "method": each.words}
+                for each in self.single.maps
+            ]
+        return [
+            {
+                "group": each.group,
+                "outcome": outcome,
+                "users": mine.users,
+                "rows": mine.rows,
+                "method": mine.method,
+                "risk": mine.risk.get(mine.method, np.nan),
+                "reason": mine.reason,
+            }
+            for each in self.maps
+            for outcome, mine in zip(self.outcomes, each.objectives, strict=True)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole calibrator in JSON-ready values, as ``save`` writes it."""
+        from evenscore.multiobjective.storage import as_document
+
+        return as_document(self)
+
+    def _title(self) -> str:
+        pairs = ", ".join(f"{score} for {outcome}" for score, outcome in zip(self.scores, self.outcomes, strict=True))
+        return f"Joint calibrator of {len(self.groups)} groups ({pairs}), weighted per {self.weighting}"
+
+    def _notes(self) -> list[str]:
+        notes = [f"{n:,} {'row' if n == 1 else 'rows'} left out: {name} is null" for name, n in self.dropped.items()]
+        return notes + [f"{label_text(group)}: {reason}" for group, reason in self.reasons.items()]
+
+    def _frame_kind(self) -> str | None:
+        return self.frame_kind
+
+
+@dataclass(frozen=True, slots=True)
+class Composite:
+    """A blend of jointly calibrated scores; made by ``JointCalibrator.composite``. weights: in the order of the scores."""
+
+    calibrator: JointCalibrator
+    weights: tuple[float, ...]
+
+    def transform(self, data: Any, groups: Any = None, on_unknown: str = "error", nulls: str = "error") -> Floats:
+        """The blended score, (n_rows,)."""
+        return self.calibrator.transform(data, groups, on_unknown=on_unknown, nulls=nulls) @ np.array(self.weights)
+
+
+def check_weights(weights: Any, scores: Sequence[str], outcomes: Sequence[str]) -> Floats:
+    """K finite weights, not all 0, from a list or a dict by outcome or score."""
+    if isinstance(weights, Mapping):
+        names = outcomes if set(weights) <= set(outcomes) else scores
+        if unknown := [name for name in weights if name not in names]:
+            raise OptionError(f"weights name {listing(map(repr, unknown))}; the outcomes are {listing(map(repr, outcomes))}")
+        weights = [weights.get(name, 0.0) for name in names]
+    try:
+        values = np.array(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise OptionError(f"weights={weights!r} must be numbers, one for each of {listing(outcomes)}") from None
+    if values.shape != (len(scores),):
+        raise OptionError(f"there must be {len(scores)} weights, one for each of {listing(outcomes)}, not {weights!r}")
+    if not np.isfinite(values).all() or not values.any():
+        raise OptionError(f"weights={weights!r} must be finite and not all 0")
+    return values
+
+
+def _missing(scores: list[Column], nulls: str) -> NDArray[np.bool_] | None:
+    """Rows without all scores, or an error."""
+    masks = [(column, mask) for column in scores if (mask := nulls_in(column)) is not None]
+    for column, mask in masks:
+        if nulls == "error":
+            column.refuse(mask, "is null or NaN", hint="nulls='keep' leaves the scores of such rows missing and counts them")
+    return np.logical_or.reduce([mask for _, mask in masks]) if masks else None
+
+
+def _counts(groups: tuple[Any, ...], counts: NDArray[np.int64]) -> tuple[dict[str, Any], ...]:
+    names = ("rows", "outside", "far", "null_scores")
+    labels = [*((group, True) for group in groups), (None, False)]
+    found = [
+        {"group": group, "known": known} | dict(zip(names, line.tolist(), strict=True))
+        for (group, known), line in zip(labels, counts, strict=True)
+    ]
+    return tuple(count for count in found if count["known"] or count["rows"])
+
+
+def _from_single(single: Calibrator, scores: Any, labels: Any, on_unknown: str, nulls: str) -> JointApplied:
+    applied = single.apply(scores, labels, on_unknown=on_unknown, nulls=nulls)
+    counts = tuple(
+        {
+            "group": count["group"],
+            "known": count["known"],
+            "rows": count["rows"],
+            "outside": count["below"] + count["above"],
+            "far": 0,
+            "null_scores": count["null_scores"],
+        }
+        for count in applied.counts
+    )
+    return JointApplied(applied.scores[:, None], counts, on_unknown)

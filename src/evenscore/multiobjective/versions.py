@@ -1,0 +1,166 @@
+"""The same rows with several versions of their scores: as they are, calibrated one by one, calibrated jointly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenscore.calibration.calibrator import Calibrator
+from evenscore.calibration.matching import match_groups, refuse_unknown
+from evenscore.columns import Mask
+from evenscore.counting import count
+from evenscore.errors import DataError, OptionError, listing
+from evenscore.lattice import Lattice
+from evenscore.multiobjective.calibrator import JointCalibrator
+from evenscore.multiobjective.rows import JointRows
+from evenscore.observations import Columns, Observations
+from evenscore.splits import Split
+from evenscore.tally import Tally
+
+Floats = NDArray[np.float64]
+
+BEFORE = "before"
+COMPOSITE = "composite"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a score is judged by: one outcome or a blend. weights: (K,). outcome: (n_rows,); labelled: None when all are known."""
+
+    name: str
+    weights: Floats
+    outcome: Floats
+    labelled: Mask | None
+    binary: bool
+
+
+def versions_of(rows: JointRows, calibrators: Any) -> dict[str, Floats]:
+    """The scores as they are ("before") and by each calibrator, each (n_rows, K)."""
+    found = {BEFORE: np.stack([score.astype(np.float64) for score in rows.scores], axis=1)}
+    for name, calibrator in named_calibrators(calibrators).items():
+        _require_other_users(rows, name, calibrator)
+        found[name] = _calibrated(rows, found[BEFORE], calibrator)
+    return found
+
+
+def named_calibrators(calibrators: Any) -> dict[str, Any]:
+    """Calibrators by name, from one, a list of one for each score, or a dict of such."""
+    if calibrators is None:
+        return {}
+    if isinstance(calibrators, JointCalibrator):
+        return {"joint": calibrators}
+    if isinstance(calibrators, Mapping):
+        if BEFORE in calibrators:
+            raise OptionError(f"a calibrator cannot be called {BEFORE!r}: so the scores are called as they are")
+        return {str(name): calibrator for name, calibrator in calibrators.items()}
+    return {"one by one": calibrators}
+
+
+def _require_other_users(rows: JointRows, name: str, calibrator: Any) -> None:
+    """Refuse the users that a calibrator was fitted on: they would never object to it."""
+    if not isinstance(calibrator, JointCalibrator):
+        return
+    splits = None if rows.split is None or calibrator.split is None else (Split.parse(rows.split), Split.parse(calibrator.split))
+    if (splits is not None and not splits[0].disjoint(splits[1])) or calibrator.fingerprint == rows.fingerprint():
+        raise DataError(
+            f"the calibrator {name!r} was fitted on these users, who cannot say whether it works for others; fit on one share of "
+            "the users and audit on the rest, such as split='1/2' and split='2/2'"
+        )
+
+
+def _calibrated(rows: JointRows, scores: Floats, calibrator: Any) -> Floats:
+    if isinstance(calibrator, JointCalibrator):
+        if len(calibrator.scores) != rows.n_objectives:
+            raise OptionError(f"the calibrator has {len(calibrator.scores)} scores, the data {rows.n_objectives}")
+        if calibrator.single is not None:
+            return _one_by_one(rows, scores, [calibrator.single])
+        return calibrator.map_rows(list(scores.T), _matched(rows, calibrator.groups)).scores
+    if not isinstance(calibrator, Sequence) or not all(isinstance(each, Calibrator) for each in calibrator):
+        raise OptionError(
+            f"a calibrator must be what es.calibrate_jointly makes, or a list of one es.calibrate makes for each score, not a "
+            f"{type(calibrator).__name__}"
+        )
+    if len(calibrator) != rows.n_objectives:
+        raise OptionError(f"there are {len(calibrator)} calibrators for {rows.n_objectives} scores; give one for each, in order")
+    return _one_by_one(rows, scores, calibrator)
+
+
+def _matched(rows: JointRows, known: Sequence[Any]) -> Any:
+    """The place of each row's group among those the calibrator knows."""
+    labels = np.empty(len(rows.groups), dtype=object)
+    labels[:] = rows.groups
+    found = match_groups(list(rows.groups) if isinstance(rows.groups[0], tuple) else labels, known, len(labels))
+    refuse_unknown(found, known)
+    return type(found)(found.places[rows.group], found.strangers)
+
+
+def _one_by_one(rows: JointRows, scores: Floats, calibrators: Sequence[Calibrator]) -> Floats:
+    found = np.empty_like(scores)
+    for k, calibrator in enumerate(calibrators):
+        places = _matched(rows, calibrator.groups).places
+        for place, each in enumerate(calibrator.maps):
+            mine = np.flatnonzero(places == place)
+            found[mine, k] = each.at(scores[mine, k])
+    return found
+
+
+def single_targets(rows: JointRows) -> list[Target]:
+    """Each outcome by itself."""
+    return [
+        Target(
+            rows.columns.outcomes[k], np.eye(rows.n_objectives)[k], rows.outcomes[k].astype(np.float64), rows.labelled[k], binary
+        )
+        for k, binary in enumerate(rows.binary)
+    ]
+
+
+def composite_target(rows: JointRows, weights: Floats, name: str = COMPOSITE) -> Target:
+    """The blend of the outcomes; known where all outcomes are that count in it."""
+    counting = np.flatnonzero(weights)
+    if len(counting) == 1 and weights[counting[0]] == 1:
+        alone = single_targets(rows)[int(counting[0])]
+        return Target(name, weights, alone.outcome, alone.labelled, alone.binary)
+    outcome = np.zeros(rows.n_rows)
+    for k in counting:
+        outcome += weights[k] * rows.outcomes[k]
+    masks = [known for k in counting if (known := rows.labelled[k]) is not None]
+    labelled = np.logical_and.reduce(masks) if masks else None
+    if labelled is not None and not labelled.any():
+        names = listing(rows.columns.outcomes[k] for k in counting)
+        raise DataError(f"no row has all of the outcomes {names}: their blend is never known")
+    return Target(name, weights, outcome, labelled, False)
+
+
+def tally_of(rows: JointRows, scores: Floats, target: Target) -> Tally:
+    """The tally of a blended score and its outcome."""
+    score = scores @ target.weights
+    columns = Columns(target.name, target.name, rows.columns.group, rows.columns.user, rows.columns.weight)
+    observations = Observations(
+        score=score,
+        outcome=target.outcome.astype(np.int64) if target.binary else target.outcome,
+        group=rows.group,
+        groups=rows.groups,
+        users=rows.users,
+        columns=columns,
+        binary=target.binary,
+        weight=rows.weight,
+        labelled=target.labelled,
+        dropped=rows.dropped,
+        frame=rows.frame,
+    )
+    return count(observations, Lattice.from_scores(score), None)
+
+
+def row_weights(rows: JointRows, labelled: Mask | None, codes: NDArray[Any] | None = None) -> Floats:
+    """v / n_m for labelled rows, n_m the user's labelled rows in the group, else 0; (n_rows,)."""
+    codes = rows.users_in_groups() if codes is None else codes
+    size = len(rows.fold) * len(rows.groups)
+    counts = np.bincount(codes if labelled is None else codes[labelled], minlength=size)
+    weight = 1.0 / np.maximum(counts[codes], 1)
+    if rows.weight is not None:
+        weight *= rows.weight
+    return weight if labelled is None else weight * labelled

@@ -1,0 +1,304 @@
+"""Several objectives at once: correlated scores and labels of repeated users, with known conditional means given all scores."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from evenscore.errors import OptionError, listing, require_option
+from evenscore.simulation.checks import require_count, require_number
+from evenscore.simulation.distributions import FixedRows, ParetoRows, PoissonRows, RowsPerUser, rows_of
+from evenscore.simulation.outcomes import BINARY
+from evenscore.simulation.specification import Data, Label, Seed, _by_group, _labels, _plain, _seed_words
+from evenscore.tables import FRAMES, label_text
+
+Floats = NDArray[np.float64]
+Matrix = tuple[tuple[float, ...], ...]
+
+REAL = "real"
+KINDS = (BINARY, REAL)
+WAVE = 1.5  # how fast the bend goes up and down, per standard deviation of the scores
+
+
+@dataclass(frozen=True, slots=True)
+class JointTruth:
+    """The conditional means given all scores; tuples are in the order of the groups."""
+
+    groups: tuple[Any, ...]
+    objectives: tuple[str, ...]
+    kinds: tuple[str, ...]
+    locations: tuple[float, ...]
+    spreads: tuple[float, ...]
+    intercepts: Matrix
+    slopes: tuple[Matrix, ...]
+    bends: tuple[float, ...]
+
+    def means(self, scores: ArrayLike | Mapping[str, ArrayLike], group: Any) -> Floats:
+        """E(Y_k | S_1 ... S_K, G = group), (n, K), at scores (n, K) or columns ``score_<objective>``.
+
+        With x the scores, those of binary objectives on the logit scale, and z the same standardised, it is
+        link(intercept_k + sum_j slope_kj x_j + bend cos(1.5 (z_k + z_k+1))), k + 1 of the last objective being the first.
+        """
+        place = self._place(group)
+        if isinstance(scores, Mapping):
+            scores = np.column_stack([np.asarray(scores[f"score_{name}"]) for name in self.objectives])
+        x = self._coordinates(np.asarray(scores, dtype=np.float64))
+        z = (x - np.array(self.locations)) / np.array(self.spreads)
+        wave = np.cos(WAVE * (z + np.roll(z, -1, axis=1)))
+        linear = np.array(self.intercepts[place]) + x @ np.array(self.slopes[place]).T + self.bends[place] * wave
+        binary = np.array(self.kinds) == BINARY
+        return np.where(binary, special.expit(np.where(binary, linear, 0.0)), linear)
+
+    def _coordinates(self, scores: Floats) -> Floats:
+        if scores.ndim != 2 or scores.shape[1] != len(self.objectives):
+            raise OptionError(f"scores must have the shape (n, {len(self.objectives)}), not {scores.shape}")
+        binary = np.array(self.kinds) == BINARY
+        return np.where(binary, special.logit(np.where(binary, scores, 0.5)), scores)
+
+    def _place(self, group: Any) -> int:
+        for place, label in enumerate(self.groups):
+            if label == group and type(label) is type(group):
+                return place
+        raise OptionError(f"no group {group!r}; the simulation has: {listing(map(repr, self.groups))}")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Objectives:
+    """What ``simulate_objectives`` specifies; tuples are in the order of the groups or of the objectives.
+
+    Data are drawn by ``.data(seed)``: columns score_<objective> and <objective> for each, group and user.
+    """
+
+    name: str
+    groups: tuple[Label, ...]
+    users: tuple[int, ...]
+    objectives: tuple[str, ...]
+    kinds: tuple[str, ...]
+    locations: tuple[float, ...]
+    spreads: tuple[float, ...]
+    intercepts: Matrix
+    slopes: tuple[Matrix, ...]
+    bends: tuple[float, ...]
+    noise: tuple[float, ...]
+    rows_per_user: RowsPerUser
+    score_correlation: float
+    label_correlation: float
+    score_likeness: float
+    outcome_likeness: float
+    labelled: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.groups or len(set(self.groups)) < len(self.groups):
+            raise OptionError(f"groups must be at least one label, each named once, not {self.groups!r}")
+        if not self.objectives or len(set(self.objectives)) < len(self.objectives):
+            raise OptionError(f"objectives must be at least one name, each once, not {self.objectives!r}")
+        k = len(self.objectives)
+        for name in ("kinds", "locations", "spreads", "noise", "labelled"):
+            if len(getattr(self, name)) != k:
+                raise OptionError(f"{name} has {len(getattr(self, name))} entries for {k} objectives")
+        for users in self.users:
+            require_count("users", users)
+        for kind in self.kinds:
+            require_option("kind", kind, KINDS)
+        for place in range(len(self.groups)):
+            if np.shape(self.slopes[place]) != (k, k) or np.shape(self.intercepts[place]) != (k,):
+                raise OptionError(f"{k} objectives need {k} intercepts and {k} x {k} slopes, a line for each outcome")
+        for spread in self.spreads:
+            require_number("spread", spread, 0, open_low=True)
+        for share in self.labelled:
+            require_number("labelled", share, 0, 1, open_low=True)
+        lowest = -1 / (k - 1) if k > 1 else -1.0
+        for name in ("score_correlation", "label_correlation"):
+            require_number(name, getattr(self, name), lowest, 1, open_low=True, open_high=True)
+        for name in ("score_likeness", "outcome_likeness"):
+            require_number(name, getattr(self, name), 0, 1, open_high=True)
+
+    @property
+    def truth(self) -> JointTruth:
+        """The conditional means given all scores."""
+        return JointTruth(**{field.name: getattr(self, field.name) for field in fields(JointTruth)})
+
+    @property
+    def score_columns(self) -> list[str]:
+        """What the columns of the scores are called."""
+        return [f"score_{name}" for name in self.objectives]
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The column arguments of ``es.calibrate_jointly`` and its audits."""
+        return {"scores": self.score_columns, "outcomes": list(self.objectives), "group": "group", "user": "user"}
+
+    def data(self, seed: Seed = 0, frame: str | None = None) -> Any:
+        """Rows drawn with the seed, users side by side: a dict of arrays or a frame of that kind; an unknown label is nan."""
+        if frame is not None:
+            require_option("frame", frame, FRAMES)
+        columns = _draw(self, np.random.default_rng(_seed_words(seed)))
+        if frame is None:
+            return columns
+        library = importlib.import_module(frame)
+        return library.table(columns) if frame == "pyarrow" else library.DataFrame(columns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole specification in JSON-ready values."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+
+    def __repr__(self) -> str:
+        people = ", ".join(f"{label_text(label)}: {users:,} users" for label, users in zip(self.groups, self.users, strict=True))
+        parts = ", ".join(f"{name} ({kind})" for name, kind in zip(self.objectives, self.kinds, strict=True))
+        return f"Objectives: {self.name}\n  {people}, {self.rows_per_user} a user\n  {parts}"
+
+
+def simulate_objectives(
+    users: int | Mapping[Any, int] = 1000,
+    *,
+    groups: Iterable[Label] | None = None,
+    objectives: Sequence[str] = ("like", "comment", "share"),
+    kinds: str | Sequence[str] = BINARY,
+    location: float | Sequence[float] = 0.0,
+    spread: float | Sequence[float] = 1.0,
+    intercept: Any = 0.0,
+    slopes: Any = None,
+    bend: float | Mapping[Any, float] = 0.0,
+    noise: float | Sequence[float] = 1.0,
+    rows_per_user: RowsPerUser | int = 4,
+    score_correlation: float = 0.0,
+    label_correlation: float = 0.0,
+    score_likeness: float = 0.0,
+    outcome_likeness: float = 0.0,
+    labelled: float | Sequence[float] = 1.0,
+    name: str | None = None,
+) -> Objectives:
+    """Specify data with several scores and outcomes, and known means of each outcome given all scores.
+
+    Parameters
+    ----------
+    users, groups, rows_per_user
+        As in ``es.simulate``.
+    kinds
+        "binary" (scores in (0, 1), normal on the logit scale) or "real" (normal scores, outcomes with normal noise); one for all
+        objectives or a list.
+    location, spread, noise, labelled
+        Mean and standard deviation of the scores on their scale, standard deviation of the noise of real outcomes, and the share
+        of rows whose outcome is known (the others are nan); one for all objectives or a list.
+    intercept, slopes, bend
+        The means given all scores, see ``JointTruth.means``; one for all groups or a dict by group. An intercept is a number or
+        one for each outcome; slopes are a line for each outcome with a column for each score, by default 1 for its own score and
+        0 for others: calibrated, given all scores.
+    score_correlation, label_correlation
+        Between objectives, of the normal values behind scores and behind labels.
+    score_likeness, outcome_likeness
+        The same between two rows of a user.
+
+    Examples
+    --------
+    >>> spec = simulate_objectives(100, objectives=["click", "buy"], slopes={"a": [[1, 0.5], [0, 1]], "b": [[1, 0], [0, 1]]})
+    >>> sorted(spec.data(seed=1))
+    ['buy', 'click', 'group', 'score_buy', 'score_click', 'user']
+    >>> spec.truth.means([[0.5, 0.5]], "a").tolist()
+    [[0.5, 0.5]]
+    """
+    labels = tuple(groups) if groups is not None else tuple(users) if isinstance(users, Mapping) else ("a", "b")
+    names = tuple(objectives)
+    k = len(names)
+
+    def each(value: Any) -> tuple[Any, ...]:
+        return tuple(value) if isinstance(value, list | tuple | np.ndarray) else (value,) * k
+
+    own = np.eye(k) if slopes is None else slopes
+    rows = rows_per_user if isinstance(rows_per_user, FixedRows | PoissonRows | ParetoRows) else FixedRows(rows_per_user)
+    return Objectives(
+        name=f"{k} objectives, {rows} a user" if name is None else name,
+        groups=labels,
+        users=tuple(_by_group("users", users, labels)),
+        objectives=names,
+        kinds=each(kinds),
+        locations=tuple(map(float, each(location))),
+        spreads=tuple(map(float, each(spread))),
+        intercepts=tuple(tuple(map(float, each(value))) for value in _by_group("intercept", intercept, labels)),
+        slopes=tuple(tuple(tuple(map(float, line)) for line in value) for value in _by_group("slopes", own, labels)),
+        bends=tuple(map(float, _by_group("bend", bend, labels))),
+        noise=tuple(map(float, each(noise))),
+        rows_per_user=rows,
+        score_correlation=score_correlation,
+        label_correlation=label_correlation,
+        score_likeness=score_likeness,
+        outcome_likeness=outcome_likeness,
+        labelled=tuple(map(float, each(labelled))),
+    )
+
+
+def feed(users: int = 1000, bend: float = 0.0) -> Objectives:
+    """Like, comment and share: each label also depends on the other scores, upwards in group a and downwards in group b.
+
+    With a bend no logistic regression is right.
+    """
+    up = ((0.9, 0.5, 0.3), (0.4, 0.9, 0.4), (0.3, 0.5, 0.9))
+    down = ((1.1, -0.3, -0.2), (-0.3, 1.1, -0.2), (-0.2, -0.3, 1.1))
+    return simulate_objectives(
+        users,
+        location=(0.0, -0.8, -1.2),
+        intercept={"a": (0.5, 0.2, 0.3), "b": (-0.4, -0.3, -0.4)},
+        slopes={"a": up, "b": down},
+        bend=bend,
+        rows_per_user=PoissonRows(3),
+        score_correlation=0.3,
+        label_correlation=0.4,
+        score_likeness=0.3,
+        outcome_likeness=0.4,
+        name="like, comment, share" + (f", bend {bend:g}" if bend else ""),
+    )
+
+
+def toy(users: int = 1000) -> Objectives:
+    """The paper's Appendix B: Y1 = S1 + S2 and Y2 = S2 + noise, so that each score is calibrated and their sum is not."""
+    return simulate_objectives(
+        users,
+        objectives=("first", "second"),
+        kinds=REAL,
+        slopes=((1.0, 1.0), (0.0, 1.0)),
+        noise=(0.0, 1.0),
+        rows_per_user=1,
+        name="two real outcomes of Appendix B",
+    )
+
+
+# Drawing
+
+
+def _draw(spec: Objectives, rng: np.random.Generator) -> Data:
+    """Users and their rows, then scores and labels of all objectives."""
+    n_users = sum(spec.users)
+    n_rows = rows_of(spec.rows_per_user, rng.random(n_users))
+    user = np.repeat(np.arange(n_users), n_rows)
+    group = np.repeat(np.repeat(np.arange(len(spec.groups)), spec.users), n_rows)
+    latent = _joint_normals(rng, user, n_users, len(spec.objectives), spec.score_correlation, spec.score_likeness)
+    x = np.array(spec.locations) + np.array(spec.spreads) * latent
+    binary = np.array(spec.kinds) == BINARY
+    scores = np.where(binary, special.expit(x), x)
+    truth, mean = spec.truth, np.empty_like(x)
+    for place, label in enumerate(spec.groups):
+        mine = group == place
+        mean[mine] = truth.means(scores[mine], label)
+    noise = _joint_normals(rng, user, n_users, len(spec.objectives), spec.label_correlation, spec.outcome_likeness)
+    outcomes = np.where(binary, special.ndtr(noise) < mean, mean + np.array(spec.noise) * noise)
+    known = rng.random(x.shape) < np.array(spec.labelled)
+    columns: Data = {name: scores[:, k] for k, name in enumerate(spec.score_columns)}
+    for k, name in enumerate(spec.objectives):
+        values = outcomes[:, k] if spec.labelled[k] < 1 or not binary[k] else outcomes[:, k].astype(np.int64)
+        columns[name] = values if spec.labelled[k] == 1 else np.where(known[:, k], values, np.nan)
+    return columns | {"group": _labels(spec.groups)[group], "user": user}
+
+
+def _joint_normals(rng: np.random.Generator, user: Any, n_users: int, k: int, between: float, within: float) -> Floats:
+    """Standard normal values (n_rows, k): ``between`` columns and ``within`` a user they have these correlations."""
+    root = np.linalg.cholesky(np.full((k, k), between) + (1 - between) * np.eye(k))
+    own = rng.standard_normal((len(user), k))
+    if within > 0:
+        own = np.sqrt(within) * rng.standard_normal((n_users, k))[user] + np.sqrt(1 - within) * own
+    return own @ root.T

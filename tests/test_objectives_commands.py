@@ -1,0 +1,78 @@
+"""``evenscore audit --pair`` and ``evenscore calibrate --joint``, as processes."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import evenscore as es
+from evenscore.simulation.objectives import feed, simulate_objectives
+
+PAIRS = ["--pair", "score_like", "like", "--pair", "score_comment", "comment", "--pair", "score_share", "share"]
+WHO = ["--group", "group", "--user", "user"]
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "evenscore", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=180)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    pytest.importorskip("polars")
+    folder = tmp_path_factory.mktemp("objectives")
+    feed(1500).data(3, frame="polars").write_parquet(folder / "feed.parquet")
+    simulate_objectives(150).data(1, frame="polars").write_csv(folder / "even.csv")
+    return folder
+
+
+def test_an_unfair_blend_is_repaired_jointly(folder):
+    before = run("audit", folder / "feed.parquet", *PAIRS, *WHO, "--blend", "1,1,2", "--json", folder / "before.json")
+    assert before.returncode == 1 and before.stderr == "" and "blend: 1 like + 1 comment + 2 share" in before.stdout
+    found = json.loads((folder / "before.json").read_text())
+    assert found["audit"]["weights"] == [1, 1, 2] and found["audit"]["verdict"] == "disparity"
+    options = ["--joint", "--split", "1-2/3", "--out", folder / "joint.json", "--method", "logistic"]
+    fitted = run("calibrate", folder / "feed.parquet", *PAIRS, *WHO, *options)
+    assert fitted.returncode == 0 and fitted.stderr == "" and "written to" in fitted.stdout
+    data = feed(1500).data(3)
+    expected = es.calibrate_jointly(data, **feed(1).columns, split="1-2/3", method="logistic")
+    loaded = es.JointCalibrator.load(folder / "joint.json")
+    scores = np.column_stack([data[name] for name in feed(1).score_columns])[:100]
+    assert loaded.apply(scores, data["group"][:100]).scores == pytest.approx(expected.apply(scores, data["group"][:100]).scores)
+    repair = ["--calibrator", folder / "joint.json", "--split", "3/3"]
+    after = run("audit", folder / "feed.parquet", *PAIRS, *WHO, *repair, "--json", "-")
+    assert after.returncode == 0, after.stderr
+    document = json.loads(after.stdout)
+    assert [version["version"] for version in document["audit"]["versions"]] == ["before", "joint"]
+    assert document["audit"]["versions"][0]["verdict"] == "disparity"
+    same = run("audit", folder / "feed.parquet", *PAIRS, *WHO, *repair[:2], "--split", "1/3")
+    assert same.returncode == 2 and "fitted on these users" in same.stderr and "--split 1/2" in same.stderr
+
+
+def test_a_sweep_is_printed_and_silence_is_kept(folder):
+    done = run("audit", folder / "even.csv", *PAIRS[:6], *WHO, "--sweep")
+    assert done.returncode == 0 and "Weight sweep (before)" in done.stdout and "of 11 weights" in done.stdout
+    quiet = run("audit", folder / "even.csv", *PAIRS[:6], *WHO, "--quiet")
+    assert quiet.returncode == 0 and quiet.stdout == quiet.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["audit", *PAIRS, "--group", "group"], "missing: --user"),
+        (["audit", *PAIRS, *WHO, "--score", "score_like"], "contradict each other"),
+        (["audit", *PAIRS, *WHO, "--blend", "1,x,2"], "numbers with commas"),
+        (["audit", *PAIRS, *WHO, "--blend", "1,2"], "3 weights"),
+        (["audit", *PAIRS, *WHO, "--calibrator", "nowhere.json"], "cannot read nowhere.json"),
+        (["audit", "--pair", "score_like", "nope", *WHO], "no column 'nope' for outcome"),
+        (["calibrate", "--joint", *WHO, "--out", "x.json"], "belong together"),
+        (["calibrate", *PAIRS, *WHO, "--out", "x.json"], "belong together"),
+        (["calibrate", "--joint", *PAIRS, *WHO, "--out", "x.json", "--monotone"], "--monotone is not possible"),
+        (["calibrate", "--joint", *PAIRS, *WHO, "--out", "x.json", "--method", "isotonic"], "'auto', 'kernel'"),
+    ],
+)
+def test_bad_usage_ends_with_2(folder, arguments, message):
+    done = run(arguments[0], folder / "even.csv", *arguments[1:])
+    assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
