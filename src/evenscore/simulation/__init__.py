@@ -2,6 +2,7 @@
 
 from evenscore.simulation.distributions import Beta, Discrete, FixedRows, ParetoRows, PoissonRows
 from evenscore.simulation.outcomes import Bump, Curve
+from evenscore.simulation.ranking import RankingSimulation, simulate_ranking
 from evenscore.simulation.specification import Simulation, simulate
 from evenscore.simulation.truth import Truth
 
@@ -13,7 +14,9 @@ __all__ = [
     "FixedRows",
     "ParetoRows",
     "PoissonRows",
+    "RankingSimulation",
     "Simulation",
     "Truth",
     "simulate",
+    "simulate_ranking",
 ]
