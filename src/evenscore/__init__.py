@@ -18,6 +18,7 @@ __version__ = "0.1.0.dev0"
 if TYPE_CHECKING:
     from evenscore.calibration.calibrator import Calibrator
     from evenscore.calibration.fitting import calibrate
+    from evenscore.calibration_error import CalibrationError, calibration_error
     from evenscore.curves import Curves, curves
     from evenscore.engines import tally
     from evenscore.errors import DataError, EvenscoreError, EvenscoreWarning, FileError, MergeError, OptionError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 # The public names and where they live; loaded when first used, so that `evenscore --help` need not wait for NumPy.
 _HOMES = {
     "Calibrator": "evenscore.calibration.calibrator",
+    "CalibrationError": "evenscore.calibration_error",
     "Curves": "evenscore.curves",
     "DataError": "evenscore.errors",
     "EvenscoreError": "evenscore.errors",
@@ -49,6 +51,7 @@ _HOMES = {
     "Study": "evenscore.simulation.study_result",
     "Tally": "evenscore.tally",
     "calibrate": "evenscore.calibration.fitting",
+    "calibration_error": "evenscore.calibration_error",
     "curves": "evenscore.curves",
     "ordering_test": "evenscore.ordering",
     "parity_test": "evenscore.parity",
@@ -59,6 +62,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "CalibrationError",
     "Calibrator",
     "Curves",
     "DataError",
@@ -75,6 +79,7 @@ __all__ = [
     "Study",
     "Tally",
     "calibrate",
+    "calibration_error",
     "curves",
     "ordering_test",
     "parity_test",

@@ -65,7 +65,7 @@ class RankingSimulation:
         return RankingTruth(self)
 
     def data(self, seed: Seed = 0, frame: str | None = None) -> Any:
-        """Items drawn with the seed, query by query: a dict of arrays query, score, outcome, group, user, or a frame of that kind."""
+        """Items drawn with the seed, by query: a dict of arrays query, score, outcome, group, user, or a frame of that kind."""
         if frame is not None:
             require_option("frame", frame, FRAMES)
         columns = _draw(self, np.random.default_rng(_seed_words(seed)))
@@ -108,7 +108,7 @@ def simulate_ranking(
     Parameters
     ----------
     queries, items
-        How many queries, and items in each: a number, ``PoissonRows(mean)`` (one and a Poisson number) or ``ParetoRows(shape, cap)``.
+        How many queries, and items in each: a number, ``PoissonRows(mean)`` or ``ParetoRows(shape, cap)``.
     shares
         How likely an item is of each group; equal unless given.
     users
