@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -131,6 +131,8 @@ def calibration_error(
         size = size_of(measure, people, alpha=alpha, interval=interval, debias=takes_off, rng=rng)
         sizes.append(size)
         estimates.append(_estimate(people, measure, size, definition, takes_off))
+    if len(tally.groups) == 1:
+        sizes, estimates = sizes * 2, [*estimates, replace(estimates[0], group=None)]
     pairs = _differences(tally, weighting, estimates[:-1], sizes[:-1])
     what = definition.words
     if len(definition.norms) > 1:
@@ -155,12 +157,12 @@ def _power(method: str, definition: Method, norm: int | None) -> int:
 
 
 def _all_people(tally: Tally, weighting: str) -> list[People]:
-    """Each group that has labelled rows, then everybody."""
+    """Each group that has labelled rows, then everybody unless that is the same."""
     groups = [group for group in tally.groups if tally.n_rows[group] > 0]
     if not groups:
         raise DataError("the tally has no labelled rows: there is no outcome to compare scores with")
     found = [people_of(tally, group, weighting) for group in groups]
-    return [*found, everybody(tally, weighting)]
+    return [*found, everybody(tally, weighting)] if len(tally.groups) > 1 else found
 
 
 def _estimate(people: People, measure: Measure, size: Size, definition: Method, debias: bool) -> ErrorEstimate:

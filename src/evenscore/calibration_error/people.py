@@ -80,17 +80,18 @@ def everybody(tally: Tally, weighting: str) -> People:
 def _people(
     tally: Tally, label: Any, groups: tuple[Any, ...], sums: CellSums, cells: NDArray[np.int64], pairs: PairMatrices
 ) -> People:
-    weight = sums.W[cells]
-    low, high = cell_limits(tally.lattice, sums.X[cells] / weight, cells)
+    weight, lattice = sums.W[cells], tally.lattice
+    score = sums.X[cells] / weight if lattice.values is None else lattice.values[cells]
+    low, high = cell_limits(lattice, score, cells)
     return People(
         label=label,
         groups=groups,
         n_users=sum(tally.n_users[group] for group in groups),
-        lattice=tally.lattice,
+        lattice=lattice,
         centre=tally.centre,
         cells=cells,
         weight=weight,
-        score=sums.X[cells] / weight,
+        score=score,
         residual=sums.Y[cells] + tally.centre * weight - sums.X[cells],
         outcome=sums.Y[cells],
         position=sums.position[cells],
