@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from evenscore.curves import Curves, curves
     from evenscore.engines import tally
     from evenscore.errors import DataError, EvenscoreError, EvenscoreWarning, FileError, MergeError, OptionError
+    from evenscore.impact import classification_impact
+    from evenscore.impact_result import Impact
     from evenscore.lattice import Lattice
     from evenscore.ordering import OrderingTest, ordering_test
     from evenscore.parity import parity_test
@@ -41,6 +43,7 @@ _HOMES = {
     "EvenscoreError": "evenscore.errors",
     "EvenscoreWarning": "evenscore.errors",
     "FileError": "evenscore.errors",
+    "Impact": "evenscore.impact_result",
     "Lattice": "evenscore.lattice",
     "MergeError": "evenscore.errors",
     "OptionError": "evenscore.errors",
@@ -52,6 +55,7 @@ _HOMES = {
     "Tally": "evenscore.tally",
     "calibrate": "evenscore.calibration.fitting",
     "calibration_error": "evenscore.calibration_error",
+    "classification_impact": "evenscore.impact",
     "curves": "evenscore.curves",
     "ordering_test": "evenscore.ordering",
     "parity_test": "evenscore.parity",
@@ -69,6 +73,7 @@ __all__ = [
     "EvenscoreError",
     "EvenscoreWarning",
     "FileError",
+    "Impact",
     "Lattice",
     "MergeError",
     "OptionError",
@@ -80,6 +85,7 @@ __all__ = [
     "Tally",
     "calibrate",
     "calibration_error",
+    "classification_impact",
     "curves",
     "ordering_test",
     "parity_test",
