@@ -16,8 +16,8 @@ LAYERS = (
     *("errors", "tables", "coding", "splits", "columns", "axis", "lattice", "observations", "pairs", "pairing", "tally", "archive"),
     *("spanning", "counting", "engines", "kernels", "bandwidth", "inference", "curves", "multiplicity", "comparison", "gaps"),
     *("methods", "joint", "verdict", "parity_result", "regions", "parity", "ordering", "marginal", "simulation", "planning"),
-    *("calibration", "verify", "thresholds", "multiobjective", "calibration_error", "impact_result", "impact", "rank_impact"),
-    *("report", "audit", "sklearn", "testing", "commands", "cli", "__main__"),
+    *("calibration", "verify", "thresholds", "multiobjective", "calibration_error", "impact_result", "impact"),
+    *("ranks", "rank_impact", "report", "audit", "sklearn", "testing", "commands", "cli", "__main__"),
 )
 
 # What may be imported downwards, but only inside a function: a tally saves itself, a result draws itself.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from evenscore.parity import parity_test
     from evenscore.parity_result import ParityTest
     from evenscore.planning import Plan, plan
+    from evenscore.rank_impact import rank_impact
     from evenscore.simulation import Simulation, simulate
     from evenscore.simulation.study import study
     from evenscore.simulation.study_result import Study
@@ -60,6 +61,7 @@ _HOMES = {
     "ordering_test": "evenscore.ordering",
     "parity_test": "evenscore.parity",
     "plan": "evenscore.planning",
+    "rank_impact": "evenscore.rank_impact",
     "simulate": "evenscore.simulation",
     "study": "evenscore.simulation.study",
     "tally": "evenscore.engines",
@@ -90,6 +92,7 @@ __all__ = [
     "ordering_test",
     "parity_test",
     "plan",
+    "rank_impact",
     "simulate",
     "study",
     "tally",

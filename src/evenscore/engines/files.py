@@ -66,6 +66,12 @@ def tally_files(data: Paths, *, say: Callable[[str], None] | None = None, **opti
     return tally_frame(columns, **options)
 
 
+def fetch_files(data: Paths, roles: dict[str, Any]) -> dict[str, Any]:
+    """The columns that roles name, as arrays."""
+    paths, names = find_files(data), _names(roles)
+    return _patiently(paths, lambda settings: _fetch(_open(paths, names, settings), names))
+
+
 def open_files(data: Paths) -> Source:
     """Find the files, and which columns they have."""
     paths = find_files(data)
