@@ -28,7 +28,7 @@ Ints = NDArray[np.int64]
 
 NULLS = ("error", "drop")
 UNKNOWN = ("error", "pooled")
-MAP_DRAWS = 64
+MAP_DRAWS, FEWEST_DRAWS = 64, 12
 MAP_ITEMS = 50_000  # items that a drawn map is tried on
 SLOTS = 10
 MAX_COMPARED = 16  # groups up to which differences are given
@@ -78,8 +78,8 @@ def rank_impact(
 ) -> Impact:
     """The mean change of rank of each group's items if they were ranked by calibrated scores.
 
-    The estimate is E(rank by score - rank by calibrated score | group): positive when the group's items would move up. Rank 1 is the
-    largest score of a query. Tied items share their places: ranks, exposure and top-k are averaged over all orders of the ties.
+    The estimate is E(rank by score - rank by calibrated score | group): positive when the group's items would move up. Rank 1 is
+    the largest score of a query. Tied items share their places: ranks, exposure and top-k are averaged over all orders of the ties.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def _read(
     if isinstance(data, str | os.PathLike) or (isinstance(data, list | tuple) and data and isinstance(data[0], str | os.PathLike)):
         from evenscore.engines.files import fetch_files
 
-        data = fetch_files(data, roles)  # type: ignore[arg-type]
+        data = fetch_files(data, roles)
     elif isinstance(data, Iterator):
         data = _joined(data, roles)
     table, kind = open_table(data)
@@ -150,8 +150,8 @@ def _read(
     found = {column.role: column for column in columns}
     codes, labels = _groups([column for column in columns if column.role == "group"])
     scores = numbers_in(found["score"]).astype(np.float64, copy=False)
-    queries = _users(found["query"]).codes
-    users = _users(found["user"]).compact().codes if user is not None else None
+    queries = _users(found["query"]).codes.astype(np.int64, copy=False)
+    users = _users(found["user"]).compact().codes.astype(np.int64, copy=False) if user is not None else None
     calibrated = np.empty(len(scores))
     for place, label in enumerate(labels):
         rows = np.flatnonzero(codes == place)
@@ -165,9 +165,8 @@ def _read(
 
 def _joined(chunks: Iterator[Any], roles: dict[str, Any]) -> dict[str, Any]:
     """The needed columns of a stream of frames, side by side; a query may be spread over any of them."""
-    names = [
-        name for value in roles.values() for name in (value if isinstance(value, list | tuple) else [value]) if name is not None
-    ]
+    wanted = [value if isinstance(value, list | tuple) else [value] for value in roles.values() if value is not None]
+    names = [name for part in wanted for name in part]
     if not all(isinstance(name, str) for name in names):
         raise OptionError("with a stream of frames, name columns instead of giving arrays")
     parts: dict[str, list[Any]] = {name: [] for name in names}
@@ -218,12 +217,11 @@ def _count_slots(slots: Floats, group: NDArray[np.uint8], now: Floats, then: Flo
 
 def _scatter(items: Items, residual: NDArray[np.float32], counts: Floats) -> Floats:
     """The covariance of the mean changes, clustered by query, or by query and user (Cameron, Gelbach and Miller 2011)."""
-    by_query = _clustered(_numbered(items.query), items.group, residual, counts)
+    by_query = _clustered(_numbered(items.query), items.group, residual, counts, spill=False)
     if items.user is None:
         return by_query
-    by_user = _clustered(items.user, items.group, residual, counts)
-    alone = _clustered(np.arange(len(items)), items.group, residual, counts)
-    both = by_query + by_user - alone
+    by_user = _clustered(items.user, items.group, residual, counts, spill=True)
+    both = by_query + by_user - _clustered(np.arange(len(items)), items.group, residual, counts, spill=True)
     # A difference of covariances may come out too small; it is never less than what either alone gives.
     least = np.maximum(np.diag(by_query), np.diag(by_user))
     grow = np.sqrt(np.maximum(least / np.maximum(np.diag(both), 1e-300), 1.0))
@@ -234,27 +232,35 @@ def _numbered(sorted_codes: Ints) -> Ints:
     return np.cumsum(np.concatenate([[0], (sorted_codes[1:] != sorted_codes[:-1]).astype(np.int64)]))
 
 
-def _clustered(cluster: Ints, group: NDArray[np.uint8], residual: NDArray[np.float32], counts: Floats) -> Floats:
-    """Sum over clusters of the outer products of their influences on the means, with C / (C - 1); groups side by side."""
+def _clustered(cluster: Ints, group: NDArray[np.uint8], residual: NDArray[np.float32], counts: Floats, spill: bool) -> Floats:
+    """Sum over clusters of the outer products of their influences on the means, with C / (C - 1); groups side by side.
+
+    spill: what an item gains, items of other groups in its query lose, so a user also moves the means of groups it is not in.
+    """
     n_groups, n_worths = len(counts), residual.shape[1]
     n_clusters = int(cluster.max()) + 1
-    total = np.zeros((n_groups * n_worths,) * 2)
-    together = range(n_groups) if n_groups <= MAX_COMPARED else ()
+    others = counts.sum() - counts
+    spilled = np.where(others > 0, 1 / np.where(others > 0, others, 1), 0.0) * spill
     rows = [np.flatnonzero(group == place) for place in range(n_groups)]
 
-    def influence(place: int) -> Floats:
-        mine = rows[place]
-        found = [np.bincount(cluster[mine], residual[mine, column], minlength=n_clusters) for column in range(n_worths)]
-        return np.column_stack(found) / counts[place]
+    def summed(mine: Ints, weight: Floats | float) -> Floats:
+        found = [np.bincount(cluster[mine], residual[mine, column] * weight, minlength=n_clusters) for column in range(n_worths)]
+        return np.column_stack(found)
 
-    if together:
-        joint = np.concatenate([influence(place) for place in together], axis=1)
-        total = joint.T @ joint
-    else:
-        for place in range(n_groups):
-            own, part = slice(place * n_worths, (place + 1) * n_worths), influence(place)
-            total[own, own] = part.T @ part
-    return total * n_clusters / max(n_clusters - 1, 1)
+    to_others = summed(np.arange(len(group)), spilled[group]) if spill else 0.0
+
+    def influence(place: int) -> Floats:
+        return summed(rows[place], 1 / counts[place] + spilled[place]) - to_others
+
+    scale = n_clusters / max(n_clusters - 1, 1)
+    if n_groups <= MAX_COMPARED:
+        joint = np.concatenate([influence(place) for place in range(n_groups)], axis=1)
+        return scale * (joint.T @ joint)
+    total = np.zeros((n_groups * n_worths,) * 2)
+    for place in range(n_groups):
+        own, part = slice(place * n_worths, (place + 1) * n_worths), influence(place)
+        total[own, own] = scale * (part.T @ part)
+    return total
 
 
 # The calibrator's own uncertainty
@@ -268,9 +274,10 @@ def _map_noise(items: Items, maps: list[GroupMap], n_groups: int, top_k: int | N
     uncertain = [not group_map.identity and group_map.factor.size > 0 for group_map in maps]
     if not any(uncertain):
         return np.zeros((n_groups * (3 if top_k is None else 4),) * 2)
-    knots = [group_map.draw(rng, MAP_DRAWS) for group_map in maps]
+    n_draws = int(np.clip(MAP_DRAWS * MAP_ITEMS // len(some), FEWEST_DRAWS, MAP_DRAWS))
+    knots = [group_map.draw(rng, n_draws) for group_map in maps]
     means = []
-    for draw in range(MAP_DRAWS):
+    for draw in range(n_draws):
         calibrated = some.calibrated.copy()
         for place, group_map in enumerate(maps):
             if uncertain[place]:
