@@ -142,9 +142,7 @@ def metric_table() -> str:
             cells.append(f"{1000 * (time.process_time() - began):.0f}")
         body.append((name, *cells))
     title = "### CPU milliseconds from a tally, two groups and overall"
-    return "
-
-".join([title, markdown(("metric", "estimates", "with limits"), body)])
+    return "\n\n".join([title, markdown(("metric", "estimates", "with limits"), body)])
 
 
 def markdown(header: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
