@@ -12,7 +12,7 @@ GAP = {"$a_b$": (0, 1), "_hidden": (-0.5, 1)}
 
 @pytest.fixture(scope="module")
 def tally():
-    return es.tally(es.simulate({label: 300 for label in GAP}, curve=GAP).data(1), **NAMES)
+    return es.tally(es.simulate(dict.fromkeys(GAP, 300), curve=GAP).data(1), **NAMES)
 
 
 def finished(ax):
@@ -32,7 +32,7 @@ def test_calibration_errors_are_points_with_limits(tally):
 
 
 def test_decisions_are_points_or_lines_along_thresholds(tally):
-    figure, ax = matplotlib.pyplot.subplots()
+    _, ax = matplotlib.pyplot.subplots()
     one = es.classification_impact(tally, threshold=0.5)
     assert one.plot(ax) is ax
     ends = sorted(float(x) for line in ax.lines for x in line.get_xdata() if len(line.get_xdata()) == 2)

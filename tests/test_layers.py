@@ -17,7 +17,7 @@ LAYERS = (
     *("spanning", "counting", "engines", "kernels", "bandwidth", "inference", "curves", "multiplicity", "comparison", "gaps"),
     *("methods", "joint", "verdict", "parity_result", "regions", "parity", "ordering", "marginal", "simulation", "planning"),
     *("calibration", "verify", "thresholds", "multiobjective", "calibration_error", "impact_result", "impact"),
-    *("ranks", "rank_impact", "report", "audit", "sklearn", "testing", "commands", "cli", "__main__"),
+    *("ranks", "rank_items", "rank_impact", "report", "audit", "sklearn", "testing", "commands", "cli", "__main__"),
 )
 
 # What may be imported downwards, but only inside a function: a tally saves itself, a result draws itself.

@@ -3,10 +3,12 @@
 import itertools
 import json
 
+import duckdb
 import numpy as np
 import pytest
 
 import evenscore as es
+from evenscore.rank_impact import _clustered, _unclustered
 from evenscore.ranks import places_of, starts_of
 from evenscore.simulation import PoissonRows, simulate_ranking
 
@@ -138,7 +140,8 @@ def test_files_streams_and_frames(calibrator, tmp_path):
     frame.write_parquet(tmp_path / "items.parquet")
     shuffled = frame.sample(fraction=1.0, shuffle=True, seed=1)
     pieces = [shuffled[start : start + 100] for start in range(0, len(shuffled), 100)]
-    for given in (frame, frame.to_pandas(), frame.to_arrow(), tmp_path / "items.parquet", iter(pieces)):
+    relation = duckdb.from_arrow(frame.to_arrow())
+    for given in (frame, frame.lazy(), relation, frame.to_pandas(), frame.to_arrow(), tmp_path / "items.parquet", iter(pieces)):
         found = es.rank_impact(given, **NAMES, calibrator=calibrator, user="user").rows()
         for row, other in zip(found, expected, strict=True):
             assert row["group"] == other["group"]
@@ -170,6 +173,15 @@ def test_one_long_query_and_many_groups(calibrator):
     assert len(found.rows()) == 20
     assert found.differences() == []
     assert all(abs(row["estimate"]) < 1e-9 for row in found.rows())  # one rising map for all changes no order
+
+
+def test_items_alone_are_clusters_of_one():
+    """The shortcut for the two-way formula is what single items would give."""
+    rng = np.random.default_rng(0)
+    group, residual = rng.integers(0, 3, 500).astype(np.uint8), rng.normal(size=(500, 4)).astype(np.float32)
+    counts = np.bincount(group).astype(float)
+    one_by_one = _clustered(np.arange(500), group, residual, counts, spill=True) * 499 / 500
+    assert _unclustered(group, residual, counts) == pytest.approx(one_by_one, rel=1e-4, abs=1e-9)
 
 
 def test_starts():

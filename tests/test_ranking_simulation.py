@@ -76,6 +76,16 @@ def test_frames_and_specification():
     assert "20 queries" in repr(spec)
 
 
+def test_a_study_of_rankings():
+    spec = simulate_ranking(200, items=4)
+
+    def mean_score(data, seed):
+        return {"estimate": float(data["score"].mean())}
+
+    row = es.study(spec, {"mean": mean_score}, runs=5, truth=0.5).rows()[0]
+    assert abs(row["bias"]) < 0.03
+
+
 @pytest.mark.parametrize(
     ("bad", "message"),
     [

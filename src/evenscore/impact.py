@@ -18,7 +18,7 @@ from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.fitting import calibrate
 from evenscore.calibration.maps import GroupMap
 from evenscore.calibration_error.people import cell_limits, require_outcome_scale
-from evenscore.errors import OptionError, require_alpha, require_option
+from evenscore.errors import DataError, OptionError, require_alpha, require_option
 from evenscore.impact_result import CLASSIFICATION, Impact
 from evenscore.inference import draw_normal
 from evenscore.tally import Tally, require_tally
@@ -110,7 +110,7 @@ def classification_impact(
     calibrator = require_calibrator(calibrator)
     cuts = _thresholds(tally, threshold)
     groups = [group for group in tally.groups if tally.sums(group, weighting).A.any()]
-    fixed = None if reference is None else groups.index(tally.groups[tally.index(reference)])
+    fixed = None if reference is None else _place(tally, groups, reference)
     points, drawn = [], []
     for group in groups:
         rng = np.random.default_rng([seed, tally.index(group)])
@@ -138,6 +138,13 @@ def require_calibrator(value: object) -> Calibrator:
     if isinstance(value, Calibrator):
         return value
     raise OptionError(f"calibrator={value!r} must be a calibrator, such as es.calibrate(tally) or es.Calibrator.load(path) gives")
+
+
+def _place(tally: Tally, groups: list[Any], reference: Any) -> int:
+    label = tally.groups[tally.index(reference)]
+    if not any(label is group for group in groups):
+        raise DataError(f"the reference {reference!r} has no rows")
+    return [label is group for group in groups].index(True)
 
 
 def _thresholds(tally: Tally, threshold: Any) -> Floats:

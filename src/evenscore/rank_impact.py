@@ -6,8 +6,6 @@ Items are ranked within their query by score now; calibrated, by S* = E(Y | S, G
 from __future__ import annotations
 
 import itertools
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +14,10 @@ from numpy.typing import NDArray
 
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.maps import GroupMap
-from evenscore.columns import common_length, find_column, numbers_in, open_table
-from evenscore.errors import DataError, OptionError, require_alpha, require_option
+from evenscore.errors import OptionError, require_alpha, require_option
 from evenscore.impact import require_calibrator
 from evenscore.impact_result import RANK, Impact
-from evenscore.observations import _group_columns, _groups, _users, _without_nulls
+from evenscore.rank_items import Items, read_items
 from evenscore.ranks import WORTHS, blocks, places_of, starts_of, worths
 
 Floats = NDArray[np.float64]
@@ -32,25 +29,6 @@ MAP_DRAWS, FEWEST_DRAWS = 64, 12
 MAP_ITEMS = 50_000  # items that a drawn map is tried on
 SLOTS = 10
 MAX_COMPARED = 16  # groups up to which differences are given
-
-
-@dataclass(frozen=True, slots=True)
-class Items:
-    """Items query by query: query, group and user codes, scores and calibrated scores, (n_items,) each; user None: none given."""
-
-    query: Ints
-    score: Floats
-    calibrated: Floats
-    group: NDArray[np.uint8]
-    user: Ints | None
-
-    def __len__(self) -> int:
-        return len(self.score)
-
-    def at(self, rows: Any) -> Items:
-        """Some of the items."""
-        user = None if self.user is None else self.user[rows]
-        return Items(self.query[rows], self.score[rows], self.calibrated[rows], self.group[rows], user)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +92,7 @@ def rank_impact(
     require_option("on_unknown", on_unknown, UNKNOWN)
     if top_k is not None and (not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1):
         raise OptionError(f"top_k={top_k!r} must be a whole number, at least 1")
-    items, labels, kind, notes = _read(data, query, score, group, user, nulls, calibrator, on_unknown)
+    items, labels, kind, notes = read_items(data, query, score, group, user, nulls, calibrator, on_unknown)
     maps = [calibrator.map_of(label, unknown=on_unknown) for label in labels]
     sums, scatter, slots = _scan(items, len(labels), top_k)
     noise = _map_noise(items, maps, len(labels), top_k, np.random.default_rng(seed))
@@ -125,59 +103,6 @@ def rank_impact(
     notes = (*notes, *_notes(items, labels, top_k))
     what = "Mean change of rank if items were ranked by calibrated scores: positions moved up"
     return Impact(RANK, what, table, pairs, alpha, notes, _slot_rows(labels, slots), kind)
-
-
-# Reading
-
-
-def _read(
-    data: Any, query: Any, score: Any, group: Any, user: Any, nulls: str, calibrator: Calibrator, on_unknown: str
-) -> tuple[Items, tuple[Any, ...], str | None, tuple[str, ...]]:
-    """Items in the order of their queries, the labels of groups, the kind of frame, and what was left out."""
-    roles = {"query": query, "score": score, "group": group, "user": user}
-    if isinstance(data, str | os.PathLike) or (isinstance(data, list | tuple) and data and isinstance(data[0], str | os.PathLike)):
-        from evenscore.engines.files import fetch_files
-
-        data = fetch_files(data, roles)
-    elif isinstance(data, Iterator):
-        data = _joined(data, roles)
-    table, kind = open_table(data)
-    columns = [find_column(table, query, "query"), find_column(table, score, "score"), *_group_columns(table, group)]
-    if user is not None:
-        columns.append(find_column(table, user, "user"))
-    common_length(table, columns)
-    columns, _, dropped = _without_nulls(columns, nulls)
-    found = {column.role: column for column in columns}
-    codes, labels = _groups([column for column in columns if column.role == "group"])
-    scores = numbers_in(found["score"]).astype(np.float64, copy=False)
-    queries = _users(found["query"]).codes.astype(np.int64, copy=False)
-    users = _users(found["user"]).compact().codes.astype(np.int64, copy=False) if user is not None else None
-    calibrated = np.empty(len(scores))
-    for place, label in enumerate(labels):
-        rows = np.flatnonzero(codes == place)
-        calibrated[rows] = calibrator.map_of(label, unknown=on_unknown).at(scores[rows])
-    items = Items(queries, scores, calibrated, codes, users)
-    if (queries[1:] < queries[:-1]).any():
-        items = items.at(np.argsort(queries, kind="stable"))
-    notes = tuple(f"{n:,} items left out: {name} is null" for name, n in dropped.items())
-    return items, labels, kind, notes
-
-
-def _joined(chunks: Iterator[Any], roles: dict[str, Any]) -> dict[str, Any]:
-    """The needed columns of a stream of frames, side by side; a query may be spread over any of them."""
-    wanted = [value if isinstance(value, list | tuple) else [value] for value in roles.values() if value is not None]
-    names = [name for part in wanted for name in part]
-    if not all(isinstance(name, str) for name in names):
-        raise OptionError("with a stream of frames, name columns instead of giving arrays")
-    parts: dict[str, list[Any]] = {name: [] for name in names}
-    for chunk in chunks:
-        table, _ = open_table(chunk)
-        for name in parts:
-            values = find_column(table, name, name).values
-            parts[name].append(np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values))
-    if not next(iter(parts.values())):
-        raise DataError("the stream holds no frames")
-    return {name: np.concatenate(arrays) for name, arrays in parts.items()}
 
 
 # Scanning: one block of whole queries after the other
@@ -221,7 +146,7 @@ def _scatter(items: Items, residual: NDArray[np.float32], counts: Floats) -> Flo
     if items.user is None:
         return by_query
     by_user = _clustered(items.user, items.group, residual, counts, spill=True)
-    both = by_query + by_user - _clustered(np.arange(len(items)), items.group, residual, counts, spill=True)
+    both = by_query + by_user - _unclustered(items.group, residual, counts)
     # A difference of covariances may come out too small; it is never less than what either alone gives.
     least = np.maximum(np.diag(by_query), np.diag(by_user))
     grow = np.sqrt(np.maximum(least / np.maximum(np.diag(both), 1e-300), 1.0))
@@ -239,8 +164,7 @@ def _clustered(cluster: Ints, group: NDArray[np.uint8], residual: NDArray[np.flo
     """
     n_groups, n_worths = len(counts), residual.shape[1]
     n_clusters = int(cluster.max()) + 1
-    others = counts.sum() - counts
-    spilled = np.where(others > 0, 1 / np.where(others > 0, others, 1), 0.0) * spill
+    spilled = _spilled(counts) * spill
     rows = [np.flatnonzero(group == place) for place in range(n_groups)]
 
     def summed(mine: Ints, weight: Floats | float) -> Floats:
@@ -260,6 +184,23 @@ def _clustered(cluster: Ints, group: NDArray[np.uint8], residual: NDArray[np.flo
     for place in range(n_groups):
         own, part = slice(place * n_worths, (place + 1) * n_worths), influence(place)
         total[own, own] = scale * (part.T @ part)
+    return total
+
+
+def _spilled(counts: Floats) -> Floats:
+    """What a group's item takes from the mean of each other group for what it gains itself, (n_groups,)."""
+    others = counts.sum() - counts
+    return np.where(others > 0, 1 / np.where(others > 0, others, 1), 0.0)
+
+
+def _unclustered(group: NDArray[np.uint8], residual: NDArray[np.float32], counts: Floats) -> Floats:
+    """The same as ``_clustered`` with every item a cluster of its own, without a row for each."""
+    n_groups, n_worths = len(counts), residual.shape[1]
+    moves = np.where(np.eye(n_groups, dtype=bool), 1 / counts, -_spilled(counts))  # of item of group g on mean of group a: [a, g]
+    total = np.zeros((n_groups * n_worths,) * 2)
+    for place in range(n_groups):
+        mine = residual[group == place]
+        total += np.kron(np.outer(moves[:, place], moves[:, place]), (mine.T @ mine).astype(np.float64))
     return total
 
 
