@@ -63,9 +63,9 @@ def population(spec: es.Simulation, method: str) -> float:
 # Methods for es.study
 
 
-def ours(data: Data, seed: int, methods: tuple[str, ...]) -> dict[str, dict[str, float]]:
+def ours(data: Data, seed: int, methods: tuple[str, ...], cells: int = 512) -> dict[str, dict[str, float]]:
     """All methods from one tally."""
-    tally = es.tally(data, score="score", outcome="outcome", group="group", user="user")
+    tally = es.tally(data, score="score", outcome="outcome", group="group", user="user", cells=cells)
     found = {}
     for method in methods:
         each = es.calibration_error(tally, method=method, seed=seed).overall
@@ -134,11 +134,11 @@ def installed() -> list[str]:
     return [name for name, module in PEERS.items() if importlib.util.find_spec(module) is not None]
 
 
-def methods_table(kind: str, error: float, sizes: Iterable[int], runs: int, folder: Path | None) -> str:
+def methods_table(kind: str, error: float, sizes: Iterable[int], runs: int, peer_runs: int, cells: int, folder: Path | None) -> str:
     """Bias and error of each method's estimate against the true calibration error, and coverage of its own population value."""
     peers = [PEER_METHODS[name] for name in installed()]
-    methods: dict[str, Callable[..., Any]] = {"evenscore": partial(ours, methods=tuple(METHODS)), MSCE_SCRIPT: authors_sweep}
-    methods |= {label: method for label, method, _ in peers}
+    methods = {"evenscore": partial(ours, methods=tuple(METHODS), cells=cells), MSCE_SCRIPT: authors_sweep}
+    others = {label: method for label, method, _ in peers}
     own = {method: method for method in METHODS} | {MSCE_SCRIPT: "msce"} | {label: method for label, _, method in peers}
     lines: dict[str, list[str]] = {name: [] for name in own}
     truth, target = math.nan, {}
@@ -146,12 +146,16 @@ def methods_table(kind: str, error: float, sizes: Iterable[int], runs: int, fold
         spec = design(kind, error, users)
         truth = spec.truth.tce("a")
         target = target or {method: population(spec, method) for method in METHODS}
-        study = run(spec, methods, runs, folder, f"methods-{kind}-{error:g}-{users}")
-        for name, method in own.items():
-            lines[name].append(cell(study.method(name), truth, target[method]))
+        place = f"{kind}-{error:g}-{users}"
+        found = list(run(spec, methods, runs, folder, f"methods-{place}").methods)
+        found += run(spec, others, peer_runs, folder, f"peers-{place}").methods if others and peer_runs else ()
+        for each in found:
+            lines[each.name].append(cell(each, truth, target[own[each.name]]))
     body = [(f"`{name}`" if name in METHODS else name, f"{target[own[name]]:.4f}", *cells) for name, cells in lines.items()]
+    body = [line for line in body if len(line) > 2]
     title = f"### {kind.capitalize()} rows, true calibration error {truth:.4f}"
-    return "\n\n".join([title, markdown(("method", "its value", *(f"{users:,} users" for users in sizes)), body)])
+    note = f"{runs} runs ({peer_runs} of other packages), {cells} cells."
+    return "\n\n".join([title, note, markdown(("method", "its value", *(f"{users:,} users" for users in sizes)), body)])
 
 
 def cell(found: Any, truth: float, target: float) -> str:
@@ -201,6 +205,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--runs", type=int, default=300, help="runs of the default (default 300)")
     parser.add_argument("--method-runs", type=int, default=60, help="runs of all methods (default 60)")
+    parser.add_argument("--peer-runs", type=int, default=20, help="runs of other packages, which take long (default 20)")
+    parser.add_argument("--cells", type=int, default=512, help="cells of the tallies that all methods see (default 512)")
     parser.add_argument("--users", type=int, nargs="+", default=[50, 200, 1000, 5000])
     parser.add_argument("--tables", nargs="+", choices=("default", "methods"), default=["default", "methods"])
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="keep finished runs here, and go on from them")
@@ -208,6 +214,7 @@ def main() -> None:
     parser.add_argument("--fast", action="store_true", help="10 runs, 200 users")
     arguments = parser.parse_args()
     runs, method_runs, sizes = (10, 10, [200]) if arguments.fast else (arguments.runs, arguments.method_runs, arguments.users)
+    peer_runs = min(method_runs, arguments.peer_runs)
     if arguments.resume is not None:
         arguments.resume.mkdir(parents=True, exist_ok=True)
     missing = set(PEERS) - set(installed())
@@ -218,7 +225,10 @@ def main() -> None:
         sections.append(partial(default_table, sizes, runs, arguments.resume))
     if "methods" in arguments.tables:
         for kind in KINDS:
-            sections += [partial(methods_table, kind, error, sizes, method_runs, arguments.resume) for error in CURVES]
+            sections += [
+                partial(methods_table, kind, error, sizes, method_runs, peer_runs, arguments.cells, arguments.resume)
+                for error in CURVES
+            ]
     shown = []
     for section in sections:
         shown.append(section())
