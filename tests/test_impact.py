@@ -1,6 +1,8 @@
 """Delta-PCC against brute force on rows and against known truth."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -177,3 +179,14 @@ def test_the_result_shows_itself(discrete):
     assert len(found.frame()) == 4
     with pytest.raises(es.OptionError, match="no group 9"):
         found.of(9)
+
+
+def test_the_page_runs():
+    """The code of docs/impact.md, in order: men are scored too high, so calibration takes from them."""
+    text = (Path(__file__).parent.parent / "docs" / "impact.md").read_text(encoding="utf-8")
+    decisions, ranks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    names = {}
+    exec(decisions, names)
+    assert names["impact"].of("men")["ci_high"] < 0
+    exec(ranks, names)
+    assert names["impact"].of("men")["ci_high"] < 0 < names["impact"].of("women")["ci_low"]
