@@ -97,7 +97,7 @@ def test_debiased_error_is_that_of_uncertainty_calibration(seed, shift):
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("values", [7, 40, 500])
+@pytest.mark.parametrize("values", [7, 500])
 def test_smooth_error_is_that_of_relplot(seed, values):
     relplot = pytest.importorskip("relplot")
     score, outcome, tally = independent(values, 1500, seed)
@@ -173,8 +173,8 @@ def covers(spec, runs, users_seed=0):
 @pytest.mark.parametrize("curve", [(0, 1), (-0.08, 1), (-0.5, 1)])
 def test_default_limits_cover_also_near_zero(curve):
     dependent = {"rows_per_user": PoissonRows(3), "outcome_correlation": 0.6, "score_correlation": 0.4}
-    coverage, width = covers(es.simulate({"a": 200}, curve=curve, **dependent), 80)
-    assert coverage > 0.88  # 0.92 less a Monte Carlo error and a half
+    coverage, width = covers(es.simulate({"a": 200}, curve=curve, **dependent), 60)
+    assert coverage > 0.87  # 0.92 less a Monte Carlo error and a half
     assert width < 0.12
 
 
@@ -274,6 +274,20 @@ def test_real_outcomes_and_other_scales():
     points = es.tally({"s": [300, 850, 500, 610], "y": [0, 1, 0, 1], "g": list("aabb"), "u": range(4)}, **NAMES)
     with pytest.raises(es.DataError, match="300 to 850 while outcomes are 0 or 1"):
         es.calibration_error(points)
+
+
+def test_other_scales_of_the_lattice_measure_the_same():
+    """Skewed scores on equal steps of the score, of its logit, and of its rank."""
+    spec = es.simulate({"a": 4000}, curve=(-0.5, 1), score=(1, 6))
+    data = spec.data(3)
+    for method, spacing in (("kernel", "mass"), ("ece", "mass"), ("ece", "width"), ("smooth", "mass"), ("cumulative", "mass")):
+        found = []
+        for scale in ("score", "logit", "rank"):
+            tally = es.tally(data, **PUBLIC, scale=scale)
+            found.append(es.calibration_error(tally, method=method, spacing=spacing, interval=False).overall.estimate)
+        assert np.ptp(found) < 0.002
+        if method == "kernel":
+            assert found[0] == pytest.approx(spec.truth.tce("a"), abs=0.01)
 
 
 @pytest.mark.parametrize(
