@@ -29,6 +29,7 @@ __all__ = ["METHODS", "CalibrationError", "ErrorDifference", "ErrorEstimate", "c
 Floats = NDArray[np.float64]
 
 FEW_USERS = 30
+NEAR_ZERO = 1 / 3  # of the upper limit: below this the lower one is near zero
 MAX_PAIRS = 200
 
 
@@ -50,7 +51,7 @@ METHODS = {
     "label_binned": Method("mean outcome of bins less own score"),
     "msce": Method("bins, as many as keep mean outcomes rising", chosen_by_data="the number of bins"),
     "smooth": Method("smooth calibration error", (1,), chosen_by_data="the width of the kernel"),
-    "cumulative": Method("running sum of outcome less score", (1,)),
+    "cumulative": Method("running sum of outcome less score", (1,), chosen_by_data="where the sum is largest"),
 }
 
 
@@ -190,8 +191,10 @@ def _flag(people: People, size: Size, value: float, definition: Method) -> str:
         return "; ".join(reasons)
     if size.low <= 0:
         reasons.append("compatible with perfect calibration, only the upper limit says something")
-        if definition.chosen_by_data:
-            reasons.append(f"{definition.chosen_by_data} depends on the data, which the limits do not know: do not trust them here")
+    if definition.chosen_by_data and size.low <= NEAR_ZERO * size.high:
+        reasons.append(
+            f"{definition.chosen_by_data} depends on the data, which the limits do not know: do not trust them near zero"
+        )
     if value > size.high:
         reasons.append("the estimate is above its limits because noise adds to it: see debiased")
     return "; ".join(reasons)
