@@ -68,7 +68,7 @@ def study(
     ['method', 'runs', 'mean', 'truth', 'bias', 'bias_error', 'rmse', 'rmse_error']
     """
     if not isinstance(simulation, Simulation | RankingSimulation):
-        raise OptionError(f"es.study takes a simulation made by es.simulate or simulate_ranking, not a {type(simulation).__name__}")
+        raise OptionError(f"es.study takes a simulation made by es.simulate, not a {type(simulation).__name__}")
     _require_methods(methods)
     require_alpha(alpha)
     runs, workers, seed = require_count("runs", runs), require_count("workers", workers), require_count("seed", seed, low=0)
