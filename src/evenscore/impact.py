@@ -29,7 +29,6 @@ DRAWS = 1000
 SIDES = ("above", "below")
 ALL = "all"
 GRID = 33  # thresholds that a curve over all of them is drawn at
-BLOCK = 1 << 22  # numbers held at a time
 
 
 @dataclass(frozen=True, slots=True)

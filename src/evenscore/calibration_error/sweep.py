@@ -33,14 +33,14 @@ def _means(people: People, spacing: str, n_bins: int) -> Floats:
     if spacing == "mass":
         limits = np.linspace(0, weight[-1], n_bins + 1)
     else:
-        limits = _weight_below(people, np.linspace(*score_range(people), n_bins + 1)[1:-1], weight)
+        limits = _weight_below(people, np.linspace(*score_range(people), n_bins + 1)[1:-1])
         limits = np.concatenate([[0.0], limits, weight[-1:]])
     mass = np.diff(limits)
     filled = mass > 1e-12 * weight[-1]
     return np.diff(np.interp(limits, weight, outcome))[filled] / mass[filled]
 
 
-def _weight_below(people: People, edges: Floats, running: Floats) -> Floats:
+def _weight_below(people: People, edges: Floats) -> Floats:
     """The weight of scores below each edge; linear inside a cell."""
     point = people.high <= people.low
     width = np.where(point, 1, people.high - people.low)
