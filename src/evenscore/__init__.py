@@ -18,9 +18,12 @@ __version__ = "0.1.0.dev0"
 if TYPE_CHECKING:
     from evenscore.calibration.calibrator import Calibrator
     from evenscore.calibration.fitting import calibrate
+    from evenscore.calibration_error import CalibrationError, calibration_error
     from evenscore.curves import Curves, curves
     from evenscore.engines import tally
     from evenscore.errors import DataError, EvenscoreError, EvenscoreWarning, FileError, MergeError, OptionError
+    from evenscore.impact import classification_impact
+    from evenscore.impact_result import Impact
     from evenscore.lattice import Lattice
     from evenscore.marginal import marginal_test
     from evenscore.marginal_result import MarginalTest
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from evenscore.parity import parity_test
     from evenscore.parity_result import ParityTest
     from evenscore.planning import Plan, plan
+    from evenscore.rank_impact import rank_impact
     from evenscore.simulation import Simulation, simulate
     from evenscore.simulation.study import study
     from evenscore.simulation.study_result import Study
@@ -47,12 +51,14 @@ if TYPE_CHECKING:
 _HOMES = {
     "BetterWeights": "evenscore.multiobjective.accuracy",
     "Calibrator": "evenscore.calibration.calibrator",
+    "CalibrationError": "evenscore.calibration_error",
     "Curves": "evenscore.curves",
     "DataError": "evenscore.errors",
     "EvenscoreError": "evenscore.errors",
     "EvenscoreWarning": "evenscore.errors",
     "FileError": "evenscore.errors",
     "JointCalibrator": "evenscore.multiobjective.calibrator",
+    "Impact": "evenscore.impact_result",
     "Lattice": "evenscore.lattice",
     "MarginalTest": "evenscore.marginal_result",
     "LemmaTest": "evenscore.multiobjective.lemma",
@@ -73,6 +79,8 @@ _HOMES = {
     "better_weights": "evenscore.multiobjective.accuracy",
     "calibrate": "evenscore.calibration.fitting",
     "calibrate_jointly": "evenscore.multiobjective.fitting",
+    "calibration_error": "evenscore.calibration_error",
+    "classification_impact": "evenscore.impact",
     "curves": "evenscore.curves",
     "fair_thresholds": "evenscore.thresholds",
     "marginal_test": "evenscore.marginal",
@@ -80,6 +88,7 @@ _HOMES = {
     "ordering_test": "evenscore.ordering",
     "parity_test": "evenscore.parity",
     "plan": "evenscore.planning",
+    "rank_impact": "evenscore.rank_impact",
     "simulate": "evenscore.simulation",
     "study": "evenscore.simulation.study",
     "sweep_weights": "evenscore.multiobjective.sweep",
@@ -89,12 +98,14 @@ _HOMES = {
 
 __all__ = [
     "BetterWeights",
+    "CalibrationError",
     "Calibrator",
     "Curves",
     "DataError",
     "EvenscoreError",
     "EvenscoreWarning",
     "FileError",
+    "Impact",
     "JointCalibrator",
     "Lattice",
     "LemmaTest",
@@ -116,6 +127,8 @@ __all__ = [
     "better_weights",
     "calibrate",
     "calibrate_jointly",
+    "calibration_error",
+    "classification_impact",
     "curves",
     "fair_thresholds",
     "joint_calibration_test",
@@ -123,6 +136,7 @@ __all__ = [
     "ordering_test",
     "parity_test",
     "plan",
+    "rank_impact",
     "simulate",
     "study",
     "sweep_weights",

@@ -97,7 +97,7 @@ def observe(
         if value is not None
     ]
     common_length(table, columns)
-    columns, labelled, dropped = _without_nulls(columns, nulls)
+    columns, labelled, dropped = without_nulls(columns, nulls)
     n_rows = len(columns[0])
     parts = [column for column in columns if column.role == "group"]
     found = {column.role: column for column in columns}
@@ -173,7 +173,7 @@ def group_columns(table: Any, group: Any) -> list[Column]:
 # Nulls
 
 
-def _without_nulls(columns: list[Column], nulls: str) -> tuple[list[Column], Mask | None, dict[str, int]]:
+def without_nulls(columns: list[Column], nulls: str) -> tuple[list[Column], Mask | None, dict[str, int]]:
     """The columns without rows that have nulls, which rows are labelled (None = all), and rows left out by column; or an error."""
     missing: dict[int, Mask] = {}
     labelled = None

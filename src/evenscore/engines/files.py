@@ -85,7 +85,7 @@ def group_columns(source: Source, names: dict[str, list[str]]) -> dict[str, str]
 def fetch_relation(relation: Any, options: dict[str, Any]) -> dict[str, Any]:
     """The needed columns of a DuckDB relation; roles may also be given as arrays."""
     types = dict(zip(relation.columns, map(str, relation.types), strict=True))
-    wanted = {role: value if isinstance(value, list | tuple) else [value] for role, value in options.items() if role in ROLES}
+    wanted = {role: value if isinstance(value, list | tuple) else [value] for role, value in options.items() if role != "nulls"}
     named = {role: [name for name in names if isinstance(name, str)] for role, names in wanted.items()}
     selected = _selection(types, {}, named, "relation")
     if not selected:

@@ -3,6 +3,7 @@
 from evenscore.simulation.distributions import Beta, Discrete, FixedRows, ParetoRows, PoissonRows
 from evenscore.simulation.objectives import JointTruth, Objectives, simulate_objectives
 from evenscore.simulation.outcomes import Bump, Curve
+from evenscore.simulation.ranking import RankingSimulation, simulate_ranking
 from evenscore.simulation.specification import Simulation, simulate
 from evenscore.simulation.truth import Truth
 
@@ -16,8 +17,10 @@ __all__ = [
     "Objectives",
     "ParetoRows",
     "PoissonRows",
+    "RankingSimulation",
     "Simulation",
     "Truth",
     "simulate",
     "simulate_objectives",
+    "simulate_ranking",
 ]

@@ -18,17 +18,18 @@ import numpy as np
 from evenscore.errors import EvenscoreError, FileError, OptionError, listing, require_alpha
 from evenscore.simulation.checks import require_count
 from evenscore.simulation.journal import Results, header, line, open_journal
+from evenscore.simulation.ranking import RankingSimulation
 from evenscore.simulation.specification import Simulation
 from evenscore.simulation.study_result import MEASURES, MethodRuns, Study
 
 Method = Callable[[Any, int], Any]
 Methods = Mapping[str, Method]
-Truths = float | Mapping[str, float] | Callable[[Simulation], float | Mapping[str, float]]
+Truths = float | Mapping[str, float] | Callable[[Any], float | Mapping[str, float]]
 Progress = Callable[[int, int], object]
 
 
 def study(
-    simulation: Simulation,
+    simulation: Simulation | RankingSimulation,
     methods: Methods,
     *,
     runs: int = 1000,
@@ -66,7 +67,7 @@ def study(
     >>> [name for name in found.rows()[0]]
     ['method', 'runs', 'mean', 'truth', 'bias', 'bias_error', 'rmse', 'rmse_error']
     """
-    if not isinstance(simulation, Simulation):
+    if not isinstance(simulation, Simulation | RankingSimulation):
         raise OptionError(f"es.study takes a simulation made by es.simulate, not a {type(simulation).__name__}")
     _require_methods(methods)
     require_alpha(alpha)
@@ -92,7 +93,7 @@ def study(
 # Running
 
 
-def one_run(simulation: Simulation, methods: Methods, seed: int, run: int) -> Results:
+def one_run(simulation: Simulation | RankingSimulation, methods: Methods, seed: int, run: int) -> Results:
     """All methods on one draw."""
     data = simulation.data((seed, run))
     own_seed = int(np.random.SeedSequence((seed, run, 1)).generate_state(1)[0])
@@ -133,7 +134,7 @@ def _result(name: Any, found: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _results(
-    simulation: Simulation, methods: Methods, seed: int, open_runs: list[int], workers: int
+    simulation: Simulation | RankingSimulation, methods: Methods, seed: int, open_runs: list[int], workers: int
 ) -> Iterator[tuple[int, Results]]:
     """Every open run with its results, in order."""
     if workers == 1 or len(open_runs) < 2:

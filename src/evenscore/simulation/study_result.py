@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.errors import OptionError, listing
+from evenscore.simulation.ranking import RankingSimulation
 from evenscore.simulation.specification import Simulation
 from evenscore.tables import Table, json_ready
 
@@ -43,7 +44,7 @@ class MethodRuns:
 class Study(Table):
     """The result of ``es.study``; ``methods`` holds every run, ``rows()`` the summary."""
 
-    simulation: Simulation
+    simulation: Simulation | RankingSimulation
     methods: tuple[MethodRuns, ...]
     runs: int
     seed: int

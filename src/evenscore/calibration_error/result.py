@@ -1,0 +1,127 @@
+"""The result of ``es.calibration_error``: how far scores are from expected outcomes, by group, overall, and between groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evenscore.errors import OptionError, listing
+from evenscore.tables import Table, json_ready, label_text
+
+UNITS = {"user": "every user counts the same", "row": "every row counts the same"}
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorEstimate:
+    """The calibration error of one group, or of all (group None).
+
+    estimate: as the method defines it; plug_in: before noise is taken off, debiased: after; ci_low, ci_high: limits for the
+    population value. flag: why the limits need care, or "". detail: bandwidth, bins or width that were used.
+    """
+
+    group: Any
+    estimate: float
+    ci_low: float
+    ci_high: float
+    plug_in: float
+    debiased: float
+    n_users: int
+    flag: str = ""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorDifference:
+    """The calibration error of group_a minus that of group_b; the limits are around the debiased difference."""
+
+    group_a: Any
+    group_b: Any
+    estimate: float
+    debiased: float
+    ci_low: float
+    ci_high: float
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CalibrationError(Table):
+    """Calibration errors by group and overall; ``differences()`` compares the groups."""
+
+    method: str
+    estimates: tuple[ErrorEstimate, ...]
+    pairs: tuple[ErrorDifference, ...]
+    norm: int
+    weighting: str
+    alpha: float
+    what: str
+    frame_kind: str | None = None
+
+    @property
+    def overall(self) -> ErrorEstimate:
+        """Everybody together."""
+        return self.estimates[-1]
+
+    @property
+    def by_group(self) -> dict[Any, ErrorEstimate]:
+        """Each group's error."""
+        return {found.group: found for found in self.estimates[:-1]}
+
+    def __getitem__(self, group: Any) -> ErrorEstimate:
+        for found in self.estimates:
+            if found.group == group and type(found.group) is type(group):
+                return found
+        raise OptionError(f"no group {group!r}; there are: {listing(repr(found.group) for found in self.estimates)}")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a group, and one for all (group None)."""
+        return [
+            {
+                "group": found.group,
+                "estimate": found.estimate,
+                "ci_low": found.ci_low,
+                "ci_high": found.ci_high,
+                "method": self.method,
+                "plug_in": found.plug_in,
+                "debiased": found.debiased,
+                "users": found.n_users,
+                "flag": found.flag,
+            }
+            for found in self.estimates
+        ]
+
+    def differences(self) -> list[dict[str, Any]]:
+        """One row for each pair of groups: the error of group_a minus that of group_b, with limits."""
+        return [{name: getattr(pair, name) for name in ErrorDifference.__slots__} for pair in self.pairs]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result in JSON-ready values."""
+        names = ("method", "norm", "weighting", "alpha", "what")
+        rows = [json_ready(row | {"detail": dict(found.detail)}) for row, found in zip(self.rows(), self.estimates, strict=True)]
+        return {name: getattr(self, name) for name in names} | {
+            "rows": rows,
+            "differences": json_ready(self.differences()),
+            "notes": self._notes(),
+        }
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the errors with their limits (needs matplotlib)."""
+        from evenscore.report.impact_figures import draw_calibration_error
+
+        return draw_calibration_error(self, ax)
+
+    def _title(self) -> str:
+        return f"Calibration error, method {self.method!r}: {self.what}; {UNITS[self.weighting]}"
+
+    def _notes(self) -> list[str]:
+        notes = [f"ci: {1 - self.alpha:.0%} limits for the value without end of users; group None (–) is everybody"]
+        for found in self.estimates:
+            name = "everybody" if found.group is None else label_text(found.group)
+            notes += [f"{name}: {text}" for text in (*((found.flag,) if found.flag else ()), *found.notes)]
+        for pair in self.pairs[:10]:
+            names = f"{label_text(pair.group_a)} − {label_text(pair.group_b)}"
+            notes.append(f"{names}: {pair.debiased:+.4f} ({pair.ci_low:+.4f} to {pair.ci_high:+.4f})")
+        return notes
+
+    def _frame_kind(self) -> str | None:
+        return self.frame_kind

@@ -1,0 +1,82 @@
+"""What miscalibration costs people, by group: the result of ``es.classification_impact`` and ``es.rank_impact``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from evenscore.errors import OptionError, listing
+from evenscore.tables import Table, json_ready
+
+CLASSIFICATION, RANK = "classification", "rank"
+
+Rows = tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Impact(Table):
+    """Changes by group if scores were calibrated.
+
+    table: one dict for each group (None: all groups) and threshold. pairs: the same between groups. slots: for ranks, one dict for
+    each group and position. what: the change in words.
+    """
+
+    kind: str
+    what: str
+    table: Rows
+    pairs: Rows
+    alpha: float
+    notes: tuple[str, ...] = ()
+    slots: Rows = ()
+    frame_kind: str | None = None
+
+    @property
+    def groups(self) -> tuple[Any, ...]:
+        """The groups, in order."""
+        return tuple(dict.fromkeys(row["group"] for row in self.table if row["group"] is not None))
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """The thresholds of decisions; none for ranks."""
+        return tuple(dict.fromkeys(row["threshold"] for row in self.table if "threshold" in row))
+
+    def of(self, group: Any, threshold: float | None = None) -> dict[str, Any]:
+        """The row of one group (None: all groups); with several thresholds also say which."""
+        rows = [row for row in self.table if row["group"] == group and type(row["group"]) is type(group)]
+        if not rows:
+            raise OptionError(f"no group {group!r}; there are: {listing(repr(label) for label in (*self.groups, None))}")
+        if threshold is not None:
+            rows = [row for row in rows if row.get("threshold") == threshold]
+        if len(rows) != 1:
+            known = listing(f"{known:g}" for known in self.thresholds)
+            raise OptionError(f"threshold={threshold!r}: name one of the thresholds {known}")
+        return dict(rows[0])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each group and threshold."""
+        return [dict(row) for row in self.table]
+
+    def differences(self) -> list[dict[str, Any]]:
+        """One row for each pair of groups (and threshold): the change of group_a minus that of group_b."""
+        return [dict(row) for row in self.pairs]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result in JSON-ready values."""
+        found = {"kind": self.kind, "what": self.what, "alpha": self.alpha, "rows": json_ready(self.rows())}
+        found |= {"differences": json_ready(self.differences()), "notes": list(self.notes)}
+        return found | ({"slots": json_ready(self.slots)} if self.slots else {})
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the changes with their limits, along the thresholds when there are many (needs matplotlib)."""
+        from evenscore.report.impact_figures import draw_impact
+
+        return draw_impact(self, ax)
+
+    def _title(self) -> str:
+        return self.what
+
+    def _notes(self) -> list[str]:
+        return [f"ci: {1 - self.alpha:.0%} limits; group None (–) is everybody", *self.notes]
+
+    def _frame_kind(self) -> str | None:
+        return self.frame_kind

@@ -1,0 +1,83 @@
+"""Ranked items from any frame, file or stream, brought query by query and given their calibrated scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenscore.calibration.calibrator import Calibrator
+from evenscore.columns import common_length, find_column, numbers_in, open_table
+from evenscore.engines import collect
+from evenscore.errors import DataError, OptionError
+from evenscore.observations import group_columns, groups_of, users_of, without_nulls
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Items query by query: query, group and user codes, scores and calibrated scores, (n_items,) each; user None: none given."""
+
+    query: Ints
+    score: Floats
+    calibrated: Floats
+    group: NDArray[np.uint8]
+    user: Ints | None
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def at(self, rows: Any) -> Items:
+        """Some of the items."""
+        user = None if self.user is None else self.user[rows]
+        return Items(self.query[rows], self.score[rows], self.calibrated[rows], self.group[rows], user)
+
+
+def read_items(
+    data: Any, query: Any, score: Any, group: Any, user: Any, nulls: str, calibrator: Calibrator, on_unknown: str
+) -> tuple[Items, tuple[Any, ...], str | None, tuple[str, ...]]:
+    """Items in the order of their queries, the labels of groups, the kind of frame, and what was left out."""
+    roles = {"query": query, "score": score, "group": group, "user": user}
+    data = _joined(data, roles) if isinstance(data, Iterator) else collect(data, roles)
+    table, kind = open_table(data)
+    columns = [find_column(table, query, "query"), find_column(table, score, "score"), *group_columns(table, group)]
+    if user is not None:
+        columns.append(find_column(table, user, "user"))
+    common_length(table, columns)
+    columns, _, dropped = without_nulls(columns, nulls)
+    found = {column.role: column for column in columns}
+    codes, labels = groups_of([column for column in columns if column.role == "group"])
+    scores = numbers_in(found["score"]).astype(np.float64, copy=False)
+    queries = users_of(found["query"]).codes.astype(np.int64, copy=False)
+    users = users_of(found["user"]).compact().codes.astype(np.int64, copy=False) if user is not None else None
+    calibrated = np.empty(len(scores))
+    for place, label in enumerate(labels):
+        rows = np.flatnonzero(codes == place)
+        calibrated[rows] = calibrator.map_of(label, unknown=on_unknown).at(scores[rows])
+    items = Items(queries, scores, calibrated, codes, users)
+    if (queries[1:] < queries[:-1]).any():
+        items = items.at(np.argsort(queries, kind="stable"))
+    notes = tuple(f"{n:,} items left out: {name} is null" for name, n in dropped.items())
+    return items, labels, kind, notes
+
+
+def _joined(chunks: Iterator[Any], roles: dict[str, Any]) -> dict[str, Any]:
+    """The needed columns of a stream of frames, side by side; a query may be spread over any of them."""
+    wanted = [value if isinstance(value, list | tuple) else [value] for value in roles.values() if value is not None]
+    names = [name for part in wanted for name in part]
+    if not all(isinstance(name, str) for name in names):
+        raise OptionError("with a stream of frames, name columns instead of giving arrays")
+    parts: dict[str, list[Any]] = {name: [] for name in names}
+    for chunk in chunks:
+        table, _ = open_table(chunk)
+        for name in parts:
+            values = find_column(table, name, name).values
+            parts[name].append(np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values))
+    if not next(iter(parts.values())):
+        raise DataError("the stream holds no frames")
+    return {name: np.concatenate(arrays) for name, arrays in parts.items()}
