@@ -125,3 +125,10 @@ def test_fits_of_several_sums_are_those_of_one_smoother_each(degree):
         matrix = smoother(points=points, positions=positions, weight=own_weight, **options).matrix
         np.testing.assert_allclose(fit, matrix @ own_outcome, rtol=1e-8)
     assert np.isnan(found[2]).all() == (degree == 2)
+
+
+def test_a_single_cell_at_the_point_has_no_slope():
+    """All moments but the first are 0: not a number, and no warning."""
+    u, one = np.zeros((1, 1)), np.ones((1, 1))
+    assert np.isnan(local_fits(one, u, one, one, 1)).all() and np.isnan(local_fits(one, u, one, one, 2)).all()
+    assert local_fits(one, u, one, one, 0) == 1

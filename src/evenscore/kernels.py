@@ -172,7 +172,7 @@ def local_fits(k: Floats, u: Floats, weight: Floats, outcome: Floats, degree: in
     empty = ~(np.abs(moments[0]) > TINY)
     total = np.where(empty, 1.0, moments[0])
     cofactors, determinant, size = _first_row([moment / total for moment in moments], degree)
-    bad = empty | ~(np.abs(determinant) >= SINGULAR * size)
+    bad = empty | ~(np.abs(determinant) > SINGULAR * size)
     level = sum(cofactor * target for cofactor, target in zip(cofactors, targets, strict=True))
     return np.asarray(np.where(bad, np.nan, level / total / np.where(bad, 1.0, determinant)).T)
 
