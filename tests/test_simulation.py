@@ -3,10 +3,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import stats
 
 import evenscore as es
-from evenscore.simulation import Beta, Bump, Curve, Discrete, FixedRows, ParetoRows, PoissonRows
+from evenscore.simulation import Beta, Bump, BusyBeta, BusyCurve, Curve, Discrete, FixedRows, ParetoRows, PoissonRows, PowerUsers
 from evenscore.simulation.designs import ALTERNATIVES, DESIGNS
 
 Z = 4.5  # a true statement about 20 bins fails with chance 1e-4
@@ -14,80 +14,6 @@ EXACT = 1e-9
 TABLED = 2e-6  # quantiles of scores come from a fine table
 GRID = np.linspace(0.02, 0.98, 49)
 GAP = {"a": Curve(0.3, 0.7), "b": Curve(bump=Bump(-0.2, 0.6, 0.1))}
-
-
-def deviations(spec, weighting="user", n_bins=20, seed=0):
-    """By group and score bin: the weighted mean of outcome minus truth, in user-robust standard errors."""
-    data = spec.data(seed)
-    found = []
-    for label in spec.groups:
-        own = data["group"] == label
-        score, outcome, user = (data[name][own] for name in ("score", "outcome", "user"))
-        n_rows = np.bincount(user)
-        weight = 1 / n_rows[user] if weighting == "user" else np.ones(len(user))
-        residual = weight * (outcome - spec.truth.curve(score, label, weighting))
-        for bin_ in np.array_split(np.argsort(score, kind="stable"), n_bins):
-            by_user = np.bincount(user[bin_], residual[bin_])
-            found.append(by_user.sum() / np.sqrt((by_user**2).sum()))
-    return np.array(found)
-
-
-SPECS = {
-    "calibrated": es.simulate(50_000),
-    "gap": es.simulate(50_000, curve=GAP),
-    "dependent": es.simulate(50_000, curve=GAP, outcome_correlation=0.6, score_correlation=0.6, rows_per_user=PoissonRows(4)),
-    "densities": es.simulate(50_000, curve=GAP, score={"a": Beta(2, 5), "b": (0.5, 0.5)}),
-    "discrete": es.simulate(50_000, curve=GAP, score=Discrete((0.1, 0.2, 0.7, 0.9), (0.1, 0.2, 0.3, 0.4)), score_correlation=0.3),
-    "informative": es.simulate(50_000, curve=GAP, informative=0.7, rows_per_user=PoissonRows(2), outcome_correlation=0.3),
-    "informative whales": es.simulate(50_000, informative={"a": -0.5, "b": 0.0}, rows_per_user=ParetoRows(1.5, 50)),
-    "spanning": es.simulate(
-        {"x": 60_000, "y": 20_000}, curve={"x": (0.3, 0.7), "y": (0, 1)}, spanning=True, outcome_correlation=0.5
-    ),
-    "informative spanning": es.simulate(60_000, informative=0.8, rows_per_user=PoissonRows(1), spanning=True),
-    "heavy-tailed": es.simulate(50_000, curve=GAP, outcome="heavy-tailed", scale=0.2, outcome_correlation=0.5),
-}
-
-
-@pytest.mark.parametrize("weighting", ["user", "row"])
-@pytest.mark.parametrize("name", SPECS)
-def test_truth_is_what_large_samples_show(name, weighting):
-    assert np.abs(deviations(SPECS[name], weighting)).max() < Z
-
-
-def test_deviations_would_show_a_wrong_truth():
-    """The check above has power: per-row truth is not what users show."""
-    spec = SPECS["informative spanning"]
-    wrong = replace(spec, informative=(0.0, 0.0))
-    data, label = spec.data(0), spec.groups[0]
-    own = data["group"] == label
-    weight = 1 / np.bincount(data["user"][own])[data["user"][own]]
-    residual = weight * (data["outcome"][own] - wrong.truth.curve(data["score"][own], label))
-    assert abs(residual.sum() / np.sqrt((residual**2).sum())) > Z
-
-
-def test_curves_are_as_described():
-    truth = es.simulate(curve=GAP).truth
-    odds = np.exp(0.3) * (GRID / (1 - GRID)) ** 0.7
-    np.testing.assert_allclose(truth.curve(GRID, "a"), odds / (1 + odds), rtol=EXACT)
-    np.testing.assert_allclose(truth.curve(GRID, "b"), np.clip(GRID - 0.2 * np.exp(-50 * (GRID - 0.6) ** 2), 0, 1), rtol=EXACT)
-    np.testing.assert_allclose(truth.gap(GRID, "a", "b"), truth.curve(GRID, "a") - truth.curve(GRID, "b"), rtol=EXACT)
-    assert truth.marginal(0.5) == {"a": pytest.approx(1 / (1 + np.exp(-0.3))), "b": pytest.approx(0.5 - 0.2 * np.exp(-0.5))}
-    np.testing.assert_allclose(es.simulate(curve=(-1, 0)).truth.curve([0.0, 0.5, 1.0], "a"), 1 / (1 + np.e))
-
-
-@pytest.mark.parametrize("density", [(2, 5), (0.5, 0.5), (8, 1)])
-def test_true_calibration_error_by_integration(density):
-    spec = es.simulate(score=density, curve=GAP)
-    for label in spec.groups:
-        square, _ = integrate.quad(lambda s, label=label: (spec.truth.curve(s, label) - s) ** 2 * stats.beta.pdf(s, *density), 0, 1)
-        assert spec.truth.tce(label) == pytest.approx(np.sqrt(square), rel=1e-5)
-
-
-def test_true_calibration_errors_known_by_heart():
-    assert es.simulate().truth.tce("a") == 0
-    assert es.simulate(score=(1, 1), curve=(0, 0)).truth.tce("a") == pytest.approx(np.sqrt(1 / 12), rel=1e-6)
-    discrete = es.simulate(score=Discrete((0.1, 0.5), (0.25, 0.75)), curve=(0, 0))
-    assert discrete.truth.tce("b") == pytest.approx(np.sqrt(0.25 * 0.4**2))
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.7])
@@ -165,6 +91,44 @@ def test_informative_rows_keep_parity_per_user_only():
     assert es.parity_test(tally, weighting="row").p_value < 1e-4
 
 
+def test_power_users_are_added_and_change_nothing_else():
+    power = PowerUsers("a", users=4, rows=500, lift=0.7)
+    spec = es.simulate(300, power_users=power, curve=(-0.1, 1), rows_per_user=2)
+    data, without = spec.data(3), replace(spec, power_users=()).data(3)
+    for name, column in without.items():
+        assert np.array_equal(data[name][: len(column)], column)
+    added = {name: column[len(without["user"]) :] for name, column in data.items()}
+    assert np.array_equal(added["user"], np.repeat(600 + np.arange(4), 500)) and set(added["group"]) == {"a"}
+    scores = stats.beta.ppf([0.125, 0.375, 0.625, 0.875], 2, 2)
+    np.testing.assert_allclose(added["score"][::500], scores, atol=TABLED)
+    mean = np.minimum(1 / (1 + np.exp(0.1) * (1 - scores) / scores) + 0.7 * scores, 1)
+    found = added["outcome"].reshape(4, 500).mean(axis=1)
+    assert (np.abs(found - mean) <= Z * np.sqrt(mean * (1 - mean) / 500) + 1e-12).all()
+    assert spec.truth.curve(0.5, "a") == replace(spec, power_users=()).truth.curve(0.5, "a")
+    assert "4 power users with 500 rows" in repr(spec) and "power users are no part" in repr(spec.truth)
+
+
+@pytest.mark.parametrize("positive", ["above", "below"])
+def test_labels_are_withheld_by_a_threshold(positive):
+    spec = es.simulate(300, threshold=0.4, positive=positive)
+    data, whole = spec.data(2), replace(spec, threshold=None).data(2)
+    known = data["score"] >= 0.4 if positive == "above" else data["score"] < 0.4
+    assert np.array_equal(np.isnan(data["outcome"]), ~known) and np.array_equal(data["score"], whole["score"])
+    assert np.array_equal(data["outcome"][known], whole["outcome"][known])
+    assert spec.data(2, frame="polars")["outcome"].null_count() == (~known).sum()
+    assert spec.data(2, frame="pyarrow")["outcome"].null_count == (~known).sum()
+    tally = es.tally(spec.data(2, frame="pandas"), score="score", outcome="outcome", group="group", user="user", nulls="unlabelled")
+    assert sum(tally.n_rows.values()) == known.sum()
+    assert spec.truth.marginal(0.4) == {"a": 0.4, "b": 0.4}
+
+
+def test_rows_per_user_by_group():
+    spec = es.simulate(500, rows_per_user={"a": 3, "b": PoissonRows(2)})
+    n_rows = np.bincount(spec.data()["user"])
+    assert set(n_rows[:500]) == {3} and len(set(n_rows[500:])) > 3
+    assert spec.name == "binary outcomes, 3 rows or 1 + Poisson(2) rows a user"
+
+
 def test_spanning_users_are_in_several_groups():
     data = es.simulate({"x": 300, "y": 100}, spanning=True, rows_per_user=10).data()
     assert len(np.unique(data["user"])) == 400
@@ -206,8 +170,75 @@ def test_a_specification_names_itself():
         assert words in repr(spec)
     assert es.simulate(name="mine").name == "mine"
     written = json.loads(json.dumps(spec.to_dict()))
-    assert written["curves"][1] == {"kind": "Curve", "intercept": -0.2, "slope": 1.0, "bump": None}
+    assert written["curves"][1] == {
+        "kind": "Curve",
+        "intercept": -0.2,
+        "slope": 1.0,
+        "bump": None,
+        "link": "logit",
+        "transform": None,
+    }
     assert spec == es.simulate({"men": 1500, "women": 500}, curve={"men": (0, 1), "women": (-0.2, 1)}, rows_per_user=PoissonRows(3))
+
+
+EVERYTHING = es.simulate(
+    {"x": 30, 2: 20},
+    score={"x": BusyBeta(4), 2: Discrete((0.1, 0.5))},
+    curve={"x": BusyCurve(), 2: Curve(0.1, 0.5, Bump(0.1), "identity", "log")},
+    rows_per_user={"x": PoissonRows(3), 2: ParetoRows()},
+    power_users=[PowerUsers("x"), PowerUsers(2, 3, 4, -0.1)],
+    threshold=0.3,
+    positive="below",
+)
+
+
+@pytest.mark.parametrize(
+    "spec", [EVERYTHING, es.simulate(), *(design(50) for design in DESIGNS.values())], ids=lambda spec: spec.name
+)
+def test_a_specification_survives_being_written(spec):
+    again = es.Simulation.from_dict(json.loads(json.dumps(spec.to_dict())))
+    assert again == spec and hash(again) == hash(spec)
+    assert all(np.array_equal(column, again.data(1)[name], equal_nan=name == "outcome") for name, column in spec.data(1).items())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"users": None, "user": [1]}, "no users, unknown user"),
+        ({"scores": [{"kind": "Gamma"}, {"kind": "Gamma"}]}, "kind='Gamma' is not known; choose one of 'Beta'"),
+        ({"scores": [{"a": 1, "b": 2}] * 2}, "kind=None is not known"),
+        ({"scores": [{"kind": "Beta", "c": 2}] * 2}, "a written Beta cannot be read"),
+    ],
+)
+def test_other_writings_are_refused(change, words):
+    written = {
+        name: value for name, value in (es.simulate().to_dict() | change).items() if value is not None or name == "threshold"
+    }
+    with pytest.raises(es.OptionError, match=words):
+        es.Simulation.from_dict(written)
+
+
+@pytest.mark.parametrize(
+    ("curve", "formula"),
+    [
+        (Curve(0.1, 0.5, link="identity"), lambda s: 0.1 + 0.5 * s),
+        (Curve(0.3, 0.9, link="identity"), lambda s: np.minimum(0.3 + 0.9 * s, 1)),
+        (Curve(-0.4, 2, link="log"), lambda s: np.exp(-0.4) * s**2),
+        (Curve(0.2, 0.5, link="log"), lambda s: np.minimum(np.exp(0.2) * np.sqrt(s), 1)),
+        (Curve(-0.1, 1.5, link="flip"), lambda s: 1 - np.exp(-0.1) * (1 - s) ** 1.5),
+        (Curve(0.2, 0.5, link="flip"), lambda s: np.maximum(1 - np.exp(0.2) * np.sqrt(1 - s), 0)),
+        (Curve(-0.5, -1, link="logit", transform="flip"), lambda s: 1 / (1 + np.exp(0.5) * (1 - s))),
+        (Curve(0.2, 0.3, link="identity", transform="logit"), lambda s: np.clip(0.2 + 0.3 * np.log(s / (1 - s)), 0, 1)),
+        (BusyCurve(-1, 0.6, 8).of(2), lambda s: 1 / (1 + np.exp(0.75 - 0.7 * np.log(s / (1 - s))))),
+        (BusyCurve(-1, 0.6, 8).of(30), lambda s: s),
+    ],
+    ids=str,
+)
+def test_links(curve, formula):
+    np.testing.assert_allclose(curve.at(GRID), formula(GRID), rtol=EXACT, atol=EXACT)
+    ends = curve.at([0.0, 1.0])
+    assert np.isfinite(ends).all() and ends.min() >= 0 and ends.max() <= 1
+    assert np.array_equal(Curve(link=curve.link).at(GRID), GRID)
 
 
 @pytest.mark.parametrize("name", DESIGNS)
@@ -262,6 +293,15 @@ def test_alternatives_have_the_gap_they_are_named_after():
         ({"score_correlation": 1.5}, "score_correlation"),
         ({"informative": 2, "rows_per_user": PoissonRows(3)}, r"informative=2 must be a number in \[-1, 1\]"),
         ({"informative": 0.5}, "different numbers of rows"),
+        ({"informative": 0.5, "rows_per_user": PoissonRows(3), "score": BusyBeta()}, "leave out informative"),
+        ({"spanning": True, "rows_per_user": {"a": 1, "b": 2}}, "one rows_per_user"),
+        ({"rows_per_user": {"a": 1}}, "rows_per_user is given for 'a'"),
+        ({"threshold": 1.5}, r"threshold=1.5 must be a number in \[0, 1\]"),
+        ({"threshold": 0.5, "positive": "up"}, "positive='up'"),
+        ({"threshold": 0.5, "score_correlation": 0.5, "score": BusyBeta()}, "leave out score_correlation"),
+        ({"threshold": 0.0, "positive": "below"}, "leaves group 'a' no known outcome: no score is below 0"),
+        ({"threshold": 0.9, "score": Discrete((0.1, 0.5))}, "no score is 0.9 or more"),
+        ({"power_users": PowerUsers("c")}, "no group 'c'"),
     ],
 )
 def test_impossible_parameters(options, words):
@@ -280,6 +320,15 @@ def test_impossible_parameters(options, words):
         (lambda: ParetoRows(0, 10), "Pareto shape"),
         (lambda: ParetoRows(1, 0), "cap of the rows"),
         (lambda: Bump(2), "height"),
+        (lambda: Curve(link="probit"), "link='probit' is not known; choose one of 'logit', 'identity', 'log', 'flip'"),
+        (lambda: Curve(transform="square"), "transform='square'"),
+        (lambda: BusyCurve(limit=0), "limit of a BusyCurve=0"),
+        (lambda: BusyCurve(slope=float("nan")), "slope of a curve"),
+        (lambda: BusyBeta(1000), "at most 200"),
+        (lambda: PowerUsers("a", users=0), "power users=0"),
+        (lambda: PowerUsers("a", rows=0), "rows of a power user=0"),
+        (lambda: PowerUsers("a", lift=2), "lift of power users=2"),
+        (lambda: es.simulate().truth.positive_rate(0.5, "people"), "weighting='people'"),
         (lambda: Bump(0.1, 0.5, 0), "width"),
         (lambda: es.simulate().data(-1), "seed=-1"),
         (lambda: es.simulate().data(1.5), "seed"),

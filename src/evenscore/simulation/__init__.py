@@ -1,8 +1,9 @@
 """Data with a known truth, and studies that measure methods on it."""
 
-from evenscore.simulation.distributions import Beta, Discrete, FixedRows, ParetoRows, PoissonRows
+from evenscore.simulation.distributions import Beta, BusyBeta, Discrete, FixedRows, ParetoRows, PoissonRows
 from evenscore.simulation.objectives import JointTruth, Objectives, simulate_objectives
-from evenscore.simulation.outcomes import Bump, Curve
+from evenscore.simulation.outcomes import Bump, BusyCurve, Curve
+from evenscore.simulation.power_users import PowerUsers
 from evenscore.simulation.ranking import RankingSimulation, simulate_ranking
 from evenscore.simulation.specification import Simulation, simulate
 from evenscore.simulation.truth import Truth
@@ -10,6 +11,8 @@ from evenscore.simulation.truth import Truth
 __all__ = [
     "Beta",
     "Bump",
+    "BusyBeta",
+    "BusyCurve",
     "Curve",
     "Discrete",
     "FixedRows",
@@ -17,6 +20,7 @@ __all__ = [
     "Objectives",
     "ParetoRows",
     "PoissonRows",
+    "PowerUsers",
     "RankingSimulation",
     "Simulation",
     "Truth",

@@ -18,6 +18,7 @@ Ints = NDArray[np.int64]
 
 LATENT = np.linspace(-8.5, 8.5, 4097)  # beyond these a normal variable does not go in any sample one can hold
 MAX_ROWS = 1_000_000
+MAX_LEVELS = 200  # numbers of rows that scores or curves tell apart
 
 
 # Scores: a normal latent variable goes through the quantile function, so that a Gaussian copula can tie scores together
@@ -37,6 +38,15 @@ class Beta:
     def scores(self, latent: Floats) -> Floats:
         """The scores that standard normal values stand for."""
         return np.interp(latent, LATENT, _beta_quantiles(self))
+
+    def log_density(self, score: Floats) -> Floats:
+        """The logarithm of the density; the ends are approached, not touched."""
+        score = np.clip(score, 1e-300, 1 - 1e-16)
+        return np.asarray((self.a - 1) * np.log(score) + (self.b - 1) * np.log1p(-score) - special.betaln(self.a, self.b))
+
+    def share_from(self, threshold: float) -> float:
+        """The share of scores at the threshold or above."""
+        return float(special.betaincc(self.a, self.b, np.clip(threshold, 0, 1)))
 
     def mean(self, values_at: Floats) -> float:
         """The mean of a function of the score that is given at the scores of ``nodes``."""
@@ -89,6 +99,10 @@ class Discrete:
         limits = special.ndtri(np.minimum(np.cumsum(self.probabilities)[:-1], 1.0))
         return self.nodes()[np.searchsorted(limits, latent, side="right")]
 
+    def share_from(self, threshold: float) -> float:
+        """The share of scores at the threshold or above."""
+        return float(np.array(self.probabilities)[self.nodes() >= threshold].sum())
+
     def mean(self, values_at: Floats) -> float:
         """The mean of a function of the score that is given at the scores of ``nodes``."""
         return float(values_at @ np.array(self.probabilities))
@@ -101,7 +115,29 @@ class Discrete:
         return f"{len(self.values)} values from {self.values[0]:g} to {self.values[-1]:g}"
 
 
-Density = Beta | Discrete
+@dataclass(frozen=True, slots=True)
+class BusyBeta:
+    """Beta(min(n, limit), 1) for a user with n rows: the busier score higher, up to a limit."""
+
+    limit: int = 8
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limit", require_count("limit of a BusyBeta", self.limit, high=MAX_LEVELS))
+
+    def of(self, n_rows: int) -> Beta:
+        """The scores of users with so many rows."""
+        return Beta(min(n_rows, self.limit), 1)
+
+    def __str__(self) -> str:
+        return f"Beta(min(rows, {self.limit}), 1)"
+
+
+Density = Beta | Discrete | BusyBeta
+
+
+def density_of(density: Density, n_rows: int) -> Beta | Discrete:
+    """The scores of users with so many rows."""
+    return density.of(n_rows) if isinstance(density, BusyBeta) else density
 
 
 # Rows per user: a uniform variable, the user's activity, goes through the quantile function
@@ -184,14 +220,25 @@ def rows_of(rows: RowsPerUser, activity: Floats) -> Ints:
     return numbers[np.searchsorted(chances, activity, side="right")]
 
 
-def busy_lead(rows: RowsPerUser, share: float = 1.0, weighting: str = "user") -> float:
-    """The weight of the more active half of the users minus that of the other, over both.
-
-    ``share`` is a group's share of each user's rows: below 1 a user has a row in the group with chance 1 - (1 - share)^n only.
-    """
+def masses(rows: RowsPerUser) -> tuple[Ints, Floats, Floats]:
+    """The numbers of rows that occur, the share of users with each, and the part of it that is the more active half."""
     numbers, chances = _support(rows)
     before = np.concatenate([[0.0], chances[:-1]])
-    mass = chances - before
-    busy = np.maximum(chances - np.maximum(before, 0.5), 0)
-    weight = numbers.astype(float) if weighting == "row" else 1 - (1 - share) ** numbers
+    return numbers, chances - before, np.maximum(chances - np.maximum(before, 0.5), 0)
+
+
+def user_weights(numbers: Ints, share: float, labelled: float, weighting: str) -> Floats:
+    """What users with so many rows add at a score, over their score density there.
+
+    A row lies in the group with chance ``share`` and then has its outcome known with chance ``labelled``. Per user, each of the k
+    rows that count weighs 1/k, which adds up to P(k >= 1) = 1 - (1 - share labelled)^n over ``labelled``; per row it is n.
+    """
+    n_rows = numbers.astype(np.float64)
+    return n_rows if weighting == "row" else (1 - (1 - share * labelled) ** n_rows) / labelled
+
+
+def busy_lead(rows: RowsPerUser, share: float = 1.0, labelled: float = 1.0, weighting: str = "user") -> float:
+    """The weight of the more active half of the users minus that of the other, over both."""
+    numbers, mass, busy = masses(rows)
+    weight = user_weights(numbers, share, labelled, weighting)
     return float((2 * busy - mass) @ weight / (mass @ weight))

@@ -8,13 +8,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from evenscore.simulation.checks import require_number
+from evenscore.errors import require_option
+from evenscore.simulation.checks import require_count, require_number
+from evenscore.simulation.distributions import MAX_LEVELS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 BINARY, HEAVY_TAILED = "binary", "heavy-tailed"
 OUTCOMES = (BINARY, HEAVY_TAILED)
+LINKS = {"logit": "logit s", "identity": "s", "log": "log s", "flip": "log(1 - s)"}
+INVERSES = {"logit": "expit({})", "identity": "{}", "log": "exp({})", "flip": "1 - exp({})"}
 TAIL_DF = 3  # Student's t with a variance but no fourth moment
 
 
@@ -37,36 +41,98 @@ class Bump:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The expected outcome at a score: expit(intercept + slope * logit(s)) plus a bump, kept in [0, 1].
+    """The expected outcome at a score: g^-1(intercept + slope * f(s)) plus a bump, kept in [0, 1].
 
-    As it stands it is the score itself: perfectly calibrated.
+    g is the ``link``: "logit", "identity", "log" or "flip", which is log(1 - s); f is the ``transform``, by default the link. As it
+    stands the curve is the score itself: perfectly calibrated.
     """
 
     intercept: float = 0.0
     slope: float = 1.0
     bump: Bump | None = None
+    link: str = "logit"
+    transform: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "intercept", require_number("intercept of a curve", self.intercept))
         object.__setattr__(self, "slope", require_number("slope of a curve", self.slope))
+        require_option("link", self.link, LINKS)
+        require_option("transform", self.transform, (None, *LINKS))
 
     def at(self, score: ArrayLike) -> Floats:
         """The curve at scores in [0, 1]."""
         score = np.asarray(score, dtype=np.float64)
-        if self.slope == 0:
-            values = np.full(score.shape, special.expit(self.intercept))
-        elif (self.intercept, self.slope) == (0, 1):
+        transform = self.transform or self.link
+        if (self.intercept, self.slope, transform) == (0, 1, self.link):
             values = score
         else:
-            values = special.expit(self.intercept + self.slope * special.logit(score))
+            # 0 times an infinite logit is not 0
+            moved = np.zeros(score.shape) if self.slope == 0 else self.slope * _transformed(score, transform)
+            values = _expected(self.intercept + moved, self.link)
         if self.bump is None:
             return np.asarray(values)
         distance = (score - self.bump.centre) / self.bump.width
         return np.clip(values + self.bump.height * np.exp(-(distance**2) / 2), 0, 1)
 
     def __str__(self) -> str:
-        parts = [f"expit({self.intercept:g} + {self.slope:g} logit s)"] if (self.intercept, self.slope) != (0, 1) else ["s"]
+        transform = self.transform or self.link
+        inner = f"{self.intercept:g} + {self.slope:g} {LINKS[transform]}"
+        calibrated = (self.intercept, self.slope, transform) == (0, 1, self.link)
+        parts = ["s" if calibrated else INVERSES[self.link].format(inner)]
         return " with ".join(parts + ([str(self.bump)] if self.bump else []))
+
+
+@dataclass(frozen=True, slots=True)
+class BusyCurve:
+    """A curve for each number of rows: as ``Curve(intercept, slope)``, but nearer to calibration the more rows a user has.
+
+    With z = min(n / limit, 1) the intercept is intercept * (1 - z) and the slope is slope + z (1 - slope).
+    """
+
+    intercept: float = -1.0
+    slope: float = 0.6
+    limit: int = 8
+    link: str = "logit"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limit", require_count("limit of a BusyCurve", self.limit, high=MAX_LEVELS))
+        plain = Curve(self.intercept, self.slope, link=self.link)
+        object.__setattr__(self, "intercept", plain.intercept)
+        object.__setattr__(self, "slope", plain.slope)
+
+    def of(self, n_rows: int) -> Curve:
+        """The curve of users with so many rows."""
+        z = min(n_rows / self.limit, 1.0)
+        return Curve(self.intercept * (1 - z), self.slope + z * (1 - self.slope), link=self.link)
+
+    def __str__(self) -> str:
+        return f"{Curve(self.intercept, self.slope, link=self.link)}, calibrated from {self.limit} rows on"
+
+
+AnyCurve = Curve | BusyCurve
+
+
+def curve_of(curve: AnyCurve, n_rows: int) -> Curve:
+    """The curve of users with so many rows."""
+    return curve.of(n_rows) if isinstance(curve, BusyCurve) else curve
+
+
+def _transformed(score: Floats, transform: str) -> Floats:
+    """f(s); scipy's functions give -inf at the end without a warning."""
+    if transform == "logit":
+        return special.logit(score)
+    if transform == "log":
+        return special.xlogy(1.0, score)
+    return special.log1p(-score) if transform == "flip" else score
+
+
+def _expected(linear: Floats, link: str) -> Floats:
+    """g^-1 of the linear part, kept in [0, 1]."""
+    if link == "logit":
+        return np.asarray(special.expit(linear))
+    if link == "log":
+        return np.exp(np.minimum(linear, 0))
+    return -np.expm1(np.minimum(linear, 0)) if link == "flip" else np.clip(linear, 0, 1)
 
 
 def pulled(mean: Floats, pull: Floats | float) -> Floats:

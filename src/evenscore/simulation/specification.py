@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.errors import OptionError, listing, require_option
 from evenscore.simulation.checks import require_count, require_number
-from evenscore.simulation.distributions import Beta, Density, Discrete, FixedRows, ParetoRows, PoissonRows, RowsPerUser, rows_of
-from evenscore.simulation.outcomes import BINARY, OUTCOMES, Curve, correlated_normals, draw_outcomes, pulled
+from evenscore.simulation.distributions import (
+    Beta,
+    BusyBeta,
+    Density,
+    Discrete,
+    FixedRows,
+    ParetoRows,
+    PoissonRows,
+    RowsPerUser,
+    density_of,
+)
+from evenscore.simulation.drawing import as_frame, draw
+from evenscore.simulation.outcomes import BINARY, OUTCOMES, AnyCurve, Bump, BusyCurve, Curve
+from evenscore.simulation.power_users import PowerUsers
 from evenscore.simulation.truth import Truth
 from evenscore.tables import FRAMES, label_text
 
 Part = TypeVar("Part")
 Label = str | int | float | bool
-Data = dict[str, NDArray[Any]]
 Seed = int | Sequence[int]
+
+PARTS = (Beta, BusyBeta, Discrete, FixedRows, PoissonRows, ParetoRows, Curve, BusyCurve, PowerUsers)
+KINDS: dict[str, Callable[..., Any]] = {part.__name__: part for part in PARTS}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -34,14 +46,17 @@ class Simulation:
     groups: tuple[Label, ...]
     users: tuple[int, ...]
     scores: tuple[Density, ...]
-    curves: tuple[Curve, ...]
-    rows_per_user: RowsPerUser
+    curves: tuple[AnyCurve, ...]
+    rows_per_user: tuple[RowsPerUser, ...]
     outcome: str
     scale: float
     outcome_correlation: float
     score_correlation: float
     informative: tuple[float, ...]
     spanning: bool
+    power_users: tuple[PowerUsers, ...] = ()
+    threshold: float | None = None
+    positive: str = "above"
 
     def __post_init__(self) -> None:
         for label in self.groups:
@@ -49,7 +64,7 @@ class Simulation:
                 raise OptionError(f"group label {label!r} must be text or a number")
         if not self.groups or len(set(self.groups)) < len(self.groups):
             raise OptionError(f"groups must be at least one label, each named once, not {self.groups!r}")
-        for name in ("users", "scores", "curves", "informative"):
+        for name in ("users", "scores", "curves", "rows_per_user", "informative"):
             if len(getattr(self, name)) != len(self.groups):
                 raise OptionError(f"{name} has {len(getattr(self, name))} entries for {len(self.groups)} groups")
         for label, users in zip(self.groups, self.users, strict=True):
@@ -60,42 +75,66 @@ class Simulation:
         require_number("score_correlation", self.score_correlation, 0, 1, open_high=True)
         for strength in self.informative:
             require_number("informative", strength, -1, 1)
-        if any(self.informative) and isinstance(self.rows_per_user, FixedRows):
-            raise OptionError("informative rows need users with different numbers of rows: PoissonRows or ParetoRows")
+        for power in self.power_users:
+            self.place(power.group)
+        _require_possible(self)
 
     @property
     def truth(self) -> Truth:
         """The true curves, gaps and calibration errors."""
-        return Truth(self.groups, self.curves, self.scores, self.rows_per_user, self.informative, self._shares())
+        return Truth(self)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Each group's share of a user's rows: 1 when users stay in one group."""
+        total = sum(self.users)
+        return tuple(users / total if self.spanning else 1.0 for users in self.users)
+
+    def place(self, group: Any) -> int:
+        """Where a group stands among the groups."""
+        for place, label in enumerate(self.groups):
+            if label == group and type(label) is type(group):
+                return place
+        raise OptionError(f"no group {group!r}; the simulation has: {listing(map(repr, self.groups))}")
 
     def data(self, seed: Seed = 0, frame: str | None = None) -> Any:
-        """Rows drawn with the seed, users side by side: a dict of arrays score, outcome, group, user, or a frame of that kind."""
+        """Rows drawn with the seed, users side by side: a dict of arrays score, outcome, group, user, or a frame of that kind.
+
+        With a ``threshold`` the outcome is nan, or null in a frame, where the decision withheld it.
+        """
         if frame is not None:
             require_option("frame", frame, FRAMES)
-        columns = _draw(self, np.random.default_rng(_seed_words(seed)))
-        if frame is None:
-            return columns
-        library = importlib.import_module(frame)
-        return library.table(columns) if frame == "pyarrow" else library.DataFrame(columns)
+        columns = draw(self, np.random.default_rng(_seed_words(seed)))
+        return columns if frame is None else as_frame(columns, frame)
 
     def to_dict(self) -> dict[str, Any]:
         """The whole specification in JSON-ready values; a part also says what kind it is."""
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
-    def _shares(self) -> tuple[float, ...]:
-        total = sum(self.users) if self.spanning else 0
-        return tuple(users / total if self.spanning else 1.0 for users in self.users)
+    @classmethod
+    def from_dict(cls, written: Mapping[str, Any]) -> Simulation:
+        """A specification from what ``to_dict`` gave, for instance out of a JSON file."""
+        known = {field.name for field in fields(cls)}
+        if not isinstance(written, Mapping) or set(written) != known:
+            given = set(written) if isinstance(written, Mapping) else set()
+            wrong = listing(
+                [*(f"no {name}" for name in sorted(known - given)), *(f"unknown {name}" for name in sorted(given - known))]
+            )
+            raise OptionError(f"this is not a written simulation: {wrong}")
+        return cls(**{name: _read_part(value) for name, value in written.items()})
 
     def __repr__(self) -> str:
         head = f"Simulation: {self.name}" + (" (users span groups)" if self.spanning else "")
         lines = []
         for place, label in enumerate(self.groups):
             busy = f", busier half pulled {self.informative[place]:+g}" if self.informative[place] else ""
-            parts = f"{self.users[place]:,} users, scores {self.scores[place]}, curve {self.curves[place]}{busy}"
-            lines.append(f"  {label_text(label)}: {parts}")
+            parts = f"{self.users[place]:,} users, {self.rows_per_user[place]} each, scores {self.scores[place]}"
+            lines.append(f"  {label_text(label)}: {parts}, curve {self.curves[place]}{busy}")
+        lines += [f"  {label_text(power.group)}: and {power}" for power in self.power_users]
         alike = f"correlation of outcomes {self.outcome_correlation:g}, of scores {self.score_correlation:g}"
         noise = "" if self.outcome == BINARY else f" of scale {self.scale:g}"
-        return "\n".join([head, *lines, f"  {self.outcome} outcomes{noise}, {self.rows_per_user} a user, {alike}"])
+        known = "" if self.threshold is None else f", known where the score is {_side(self)}"
+        return "\n".join([head, *lines, f"  {self.outcome} outcomes{noise}{known}, {alike}"])
 
 
 def simulate(
@@ -103,14 +142,17 @@ def simulate(
     *,
     groups: Iterable[Label] | None = None,
     score: Density | tuple[float, float] | Mapping[Any, Density | tuple[float, float]] = (2, 2),
-    curve: Curve | tuple[float, float] | Mapping[Any, Curve | tuple[float, float]] = (0, 1),
-    rows_per_user: RowsPerUser | int = 4,
+    curve: AnyCurve | tuple[float, float] | Mapping[Any, AnyCurve | tuple[float, float]] = (0, 1),
+    rows_per_user: RowsPerUser | int | Mapping[Any, RowsPerUser | int] = 4,
     outcome: str = BINARY,
     scale: float = 0.5,
     outcome_correlation: float = 0.0,
     score_correlation: float = 0.0,
     informative: float | Mapping[Any, float] = 0.0,
     spanning: bool = False,
+    power_users: PowerUsers | Sequence[PowerUsers] = (),
+    threshold: float | None = None,
+    positive: str = "above",
     name: str | None = None,
 ) -> Simulation:
     """Specify data with a known truth: repeated users, dependent rows, and any gap between the groups.
@@ -122,12 +164,14 @@ def simulate(
     groups
         Labels; "a" and "b", or those of ``users`` when that is a dict.
     score
-        ``Beta(a, b)``, the same as a tuple, or ``Discrete(values)``; one for all groups or a dict by group.
+        ``Beta(a, b)``, the same as a tuple, ``Discrete(values)``, or ``BusyBeta(limit)``, which depends on a user's number of rows;
+        one for all groups or a dict by group.
     curve
-        E(Y | S = s): ``Curve(intercept, slope, bump)`` on the logit scale, or a tuple (intercept, slope); one for all or a dict.
-        By default s itself.
+        E(Y | S = s): ``Curve(intercept, slope, bump, link, transform)``, a tuple (intercept, slope) on the logit scale, or
+        ``BusyCurve(intercept, slope, limit)``, which is nearer to calibration the more rows a user has; one for all or a dict. By
+        default s itself.
     rows_per_user
-        A number, ``PoissonRows(mean)`` or ``ParetoRows(shape, cap)``.
+        A number, ``PoissonRows(mean)`` or ``ParetoRows(shape, cap)``; one for all or a dict.
     outcome, scale
         "binary", or "heavy-tailed": the curve plus ``scale`` times a Student t with 3 degrees of freedom.
     outcome_correlation, score_correlation
@@ -137,6 +181,11 @@ def simulate(
         other half down, in every second group the other way round. The per-user curve stays, the per-row one does not.
     spanning
         Draw the group of each row at random, in the proportions of ``users``, so that a user is in several groups.
+    power_users
+        ``PowerUsers(group, users, rows, lift)``, or several: users with very many rows who are no part of the truth. All other rows
+        are the same with them and without.
+    threshold, positive
+        The outcome is known only where the decision is positive: from the threshold on, or with ``positive="below"`` below it.
 
     Examples
     --------
@@ -147,19 +196,16 @@ def simulate(
     0.0374
     """
     labels = tuple(groups) if groups is not None else tuple(users) if isinstance(users, Mapping) else ("a", "b")
-    rows = rows_per_user if isinstance(rows_per_user, FixedRows | PoissonRows | ParetoRows) else FixedRows(rows_per_user)
-    densities = tuple(map(_density, _by_group("score", score, labels)))
-    curves = tuple(map(_curve, _by_group("curve", curve, labels)))
+    rows = tuple(map(_rows, _by_group("rows_per_user", rows_per_user, labels)))
     pulls = _by_group("informative", informative, labels)
     if not isinstance(informative, Mapping) and informative:
         pulls = [-pull if place % 2 else pull for place, pull in enumerate(pulls)]
-    made_up = f"{outcome} outcomes, {rows} a user"
-    return Simulation(
-        name=made_up if name is None else name,
+    spec = Simulation(
+        name="" if name is None else name,
         groups=labels,
         users=tuple(_by_group("users", users, labels)),
-        scores=densities,
-        curves=curves,
+        scores=tuple(map(_density, _by_group("score", score, labels))),
+        curves=tuple(map(_curve, _by_group("curve", curve, labels))),
         rows_per_user=rows,
         outcome=outcome,
         scale=scale,
@@ -167,7 +213,51 @@ def simulate(
         score_correlation=score_correlation,
         informative=tuple(pulls),
         spanning=spanning,
+        power_users=(power_users,) if isinstance(power_users, PowerUsers) else tuple(power_users),
+        threshold=threshold,
+        positive=positive,
     )
+    return spec if name is not None else replace(spec, name=_made_up(spec))
+
+
+def _made_up(spec: Simulation) -> str:
+    """A name that says what is special."""
+    rows = " or ".join(dict.fromkeys(map(str, spec.rows_per_user)))
+    special = [f"{sum(power.users for power in spec.power_users):,} power users"] if spec.power_users else []
+    special += [] if spec.threshold is None else [f"labels where the score is {_side(spec)}"]
+    return ", ".join([f"{spec.outcome} outcomes", f"{rows} a user", *special])
+
+
+def _side(spec: Simulation) -> str:
+    return f"{spec.threshold:g} or more" if spec.positive == "above" else f"below {spec.threshold:g}"
+
+
+# Checks and parts
+
+
+def _require_possible(spec: Simulation) -> None:
+    """Refuse parts that do not go together, each with the reason."""
+    pulled_rows = [rows for rows, pull in zip(spec.rows_per_user, spec.informative, strict=True) if pull]
+    if any(isinstance(rows, FixedRows) for rows in pulled_rows):
+        raise OptionError("informative rows need users with different numbers of rows: PoissonRows or ParetoRows")
+    busy = any(isinstance(part, BusyBeta | BusyCurve) for part in (*spec.scores, *spec.curves))
+    if busy and any(spec.informative):
+        raise OptionError("BusyBeta and BusyCurve depend on the number of rows already; leave out informative")
+    if spec.spanning and len(set(spec.rows_per_user)) > 1:
+        raise OptionError("users who span groups have one rows_per_user, not one for each group")
+    require_option("positive", spec.positive, ("above", "below"))
+    if spec.threshold is None:
+        return
+    require_number("threshold", spec.threshold, 0, 1)
+    if spec.score_correlation and (busy or any(spec.informative)):
+        raise OptionError(
+            "with a threshold, what users weigh depends on their number of rows and on how alike their scores are: leave out "
+            "score_correlation, or the parts that depend on the number of rows"
+        )
+    for label, density in zip(spec.groups, spec.scores, strict=True):
+        share = density_of(density, 1).share_from(spec.threshold)
+        if (share if spec.positive == "above" else 1 - share) <= 0:
+            raise OptionError(f"threshold={spec.threshold!r} leaves group {label!r} no known outcome: no score is {_side(spec)}")
 
 
 def _by_group(name: str, given: Part | Mapping[Any, Part], labels: tuple[Label, ...]) -> list[Part]:
@@ -180,19 +270,25 @@ def _by_group(name: str, given: Part | Mapping[Any, Part], labels: tuple[Label, 
 
 
 def _density(given: Any) -> Density:
-    if isinstance(given, Beta | Discrete):
+    if isinstance(given, Beta | Discrete | BusyBeta):
         return given
     if isinstance(given, tuple) and len(given) == 2:
         return Beta(*given)
-    raise OptionError(f"score={given!r} is not known; give (a, b) for a Beta density, Beta(a, b) or Discrete(values)")
+    raise OptionError(
+        f"score={given!r} is not known; give (a, b) for a Beta density, Beta(a, b), Discrete(values) or BusyBeta(limit)"
+    )
 
 
-def _curve(given: Any) -> Curve:
-    if isinstance(given, Curve):
+def _curve(given: Any) -> AnyCurve:
+    if isinstance(given, Curve | BusyCurve):
         return given
     if isinstance(given, tuple) and len(given) == 2:
         return Curve(*given)
-    raise OptionError(f"curve={given!r} is not known; give (intercept, slope) or Curve(intercept, slope, bump)")
+    raise OptionError(f"curve={given!r} is not known; give (intercept, slope), Curve(intercept, slope, ...) or BusyCurve(...)")
+
+
+def _rows(given: Any) -> RowsPerUser:
+    return given if isinstance(given, FixedRows | PoissonRows | ParetoRows) else FixedRows(given)
 
 
 def _plain(value: Any) -> Any:
@@ -203,46 +299,23 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _read_part(value: Any) -> Any:
+    """The inverse of ``_plain``."""
+    if isinstance(value, list | tuple):
+        return tuple(_read_part(item) for item in value)
+    if not isinstance(value, Mapping):
+        return value
+    entries = dict(value)
+    kind = entries.pop("kind", None)
+    require_option("kind", kind, KINDS)
+    if entries.get("bump") is not None:
+        entries["bump"] = Bump(**entries["bump"])
+    try:
+        return KINDS[kind](**entries)
+    except TypeError as error:
+        raise OptionError(f"a written {kind} cannot be read: {error}") from error
+
+
 def _seed_words(seed: Seed) -> list[int]:
     words = list(seed) if isinstance(seed, Sequence) and not isinstance(seed, str) else [seed]
     return [require_count("seed", word, low=0) for word in words]
-
-
-# Drawing
-
-
-def _draw(spec: Simulation, rng: np.random.Generator) -> Data:
-    """Users and their rows, then groups, scores and outcomes."""
-    n_users = sum(spec.users)
-    activity = rng.random(n_users)
-    n_rows = rows_of(spec.rows_per_user, activity)
-    user = np.repeat(np.arange(n_users), n_rows)
-    if spec.spanning:
-        group = np.searchsorted(np.cumsum(spec._shares())[:-1], rng.random(len(user)), side="right")
-    else:
-        group = np.repeat(np.repeat(np.arange(len(spec.groups)), spec.users), n_rows)
-    latent = correlated_normals(rng, user, n_users, spec.score_correlation)
-    score, mean = np.empty(len(user)), np.empty(len(user))
-    for place, rows in enumerate(_rows_of_groups(group, len(spec.groups))):
-        score[rows] = spec.scores[place].scores(latent[rows])
-        mean[rows] = spec.curves[place].at(score[rows])
-    if any(spec.informative):
-        mean = pulled(mean, np.array(spec.informative)[group] * np.where(activity >= 0.5, 1.0, -1.0)[user])
-    outcome = draw_outcomes(
-        rng, mean=mean, user=user, n_users=n_users, kind=spec.outcome, correlation=spec.outcome_correlation, scale=spec.scale
-    )
-    return {"score": score, "outcome": outcome, "group": _labels(spec.groups)[group], "user": user}
-
-
-def _rows_of_groups(group: NDArray[np.int64], n_groups: int) -> list[NDArray[np.int64]]:
-    order = np.argsort(group, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(group, minlength=n_groups))[:-1])
-
-
-def _labels(groups: tuple[Label, ...]) -> NDArray[Any]:
-    """The labels as an array; mixed types stay what they are."""
-    if len({type(label) for label in groups}) == 1:
-        return np.array(groups)
-    labels = np.empty(len(groups), dtype=object)
-    labels[:] = groups
-    return labels

@@ -1,0 +1,119 @@
+"""Rows drawn from a specification: users and their rows, then groups, scores and outcomes."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenscore.simulation.distributions import BusyBeta, density_of, rows_of
+from evenscore.simulation.outcomes import BusyCurve, correlated_normals, curve_of, draw_outcomes, pulled
+
+if TYPE_CHECKING:
+    from evenscore.simulation.specification import Simulation
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Data = dict[str, NDArray[Any]]
+
+
+def draw(spec: Simulation, rng: np.random.Generator) -> Data:
+    """The columns score, outcome, group and user; rows of power users come last, so that the others are the same without them."""
+    n_users = sum(spec.users)
+    activity = rng.random(n_users)
+    n_rows = _numbers_of_rows(spec, activity)
+    user = np.repeat(np.arange(n_users), n_rows)
+    if spec.spanning:
+        group = np.searchsorted(np.cumsum(spec.shares)[:-1], rng.random(len(user)), side="right")
+    else:
+        group = np.repeat(np.repeat(np.arange(len(spec.groups)), spec.users), n_rows)
+    latent = correlated_normals(rng, user, n_users, spec.score_correlation)
+    score, mean = _scores_and_means(spec, group, latent, n_rows[user])
+    if any(spec.informative):
+        mean = pulled(mean, np.array(spec.informative)[group] * np.where(activity >= 0.5, 1.0, -1.0)[user])
+    columns = {"score": score, "outcome": _outcomes(spec, rng, mean, user), "group": group, "user": user}
+    columns = _joined([columns, *_power_users(spec, rng, n_users)])
+    columns["outcome"] = _labelled(spec, columns["score"], columns["outcome"])
+    return columns | {"group": _labels(spec.groups)[columns["group"]]}
+
+
+def _numbers_of_rows(spec: Simulation, activity: Floats) -> Ints:
+    if len(set(spec.rows_per_user)) == 1:
+        return rows_of(spec.rows_per_user[0], activity)
+    parts = np.split(activity, np.cumsum(spec.users)[:-1])
+    return np.concatenate([rows_of(rows, own) for rows, own in zip(spec.rows_per_user, parts, strict=True)])
+
+
+def _scores_and_means(spec: Simulation, group: Ints, latent: Floats, n_rows: Ints) -> tuple[Floats, Floats]:
+    """Scores and expected outcomes; a busy density or curve is another one for each number of rows up to its limit."""
+    score, mean = np.empty(len(group)), np.empty(len(group))
+    for place, rows in enumerate(_split(group, len(spec.groups))):
+        density, curve = spec.scores[place], spec.curves[place]
+        limit = max([part.limit for part in (density, curve) if isinstance(part, BusyBeta | BusyCurve)], default=1)
+        for level, own in enumerate(_split(np.minimum(n_rows[rows], limit) - 1, limit), start=1):
+            at = rows[own]
+            score[at] = density_of(density, level).scores(latent[at])
+            mean[at] = curve_of(curve, level).at(score[at])
+    return score, mean
+
+
+def _split(code: Ints, n_codes: int) -> list[Ints]:
+    """The places of each code, in order."""
+    order = np.argsort(code, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(code, minlength=n_codes))[:-1])
+
+
+def _outcomes(spec: Simulation, rng: np.random.Generator, mean: Floats, user: Ints) -> NDArray[Any]:
+    return draw_outcomes(
+        rng,
+        mean=mean,
+        user=user,
+        n_users=int(user[-1]) + 1,
+        kind=spec.outcome,
+        correlation=spec.outcome_correlation,
+        scale=spec.scale,
+    )
+
+
+def _power_users(spec: Simulation, rng: np.random.Generator, n_users: int) -> list[Data]:
+    """The rows of each kind of power users."""
+    found = []
+    for power in spec.power_users:
+        place = spec.place(power.group)
+        score = power.scores(spec.scores[place])
+        user = np.repeat(np.arange(power.users), power.rows)
+        outcome = _outcomes(spec, rng, power.means(score, spec.curves[place])[user], user)
+        found.append({"score": score[user], "outcome": outcome, "group": np.full(len(user), place), "user": n_users + user})
+        n_users += power.users
+    return found
+
+
+def _joined(parts: list[Data]) -> Data:
+    return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _labelled(spec: Simulation, score: Floats, outcome: NDArray[Any]) -> NDArray[Any]:
+    """Outcomes with nan where the decision withheld them."""
+    if spec.threshold is None:
+        return outcome
+    known = score >= spec.threshold if spec.positive == "above" else score < spec.threshold
+    return np.where(known, outcome, np.nan)
+
+
+def _labels(groups: tuple[Any, ...]) -> NDArray[Any]:
+    """The labels as an array; mixed types stay what they are."""
+    if len({type(label) for label in groups}) == 1:
+        return np.array(groups)
+    labels = np.empty(len(groups), dtype=object)
+    labels[:] = groups
+    return labels
+
+
+def as_frame(columns: Data, kind: str) -> Any:
+    """Columns as a pandas, polars or pyarrow frame; an outcome that is not known is null where the library tells null from nan."""
+    library = importlib.import_module(kind)
+    if kind == "pyarrow":
+        return library.table({name: library.array(column, from_pandas=True) for name, column in columns.items()})
+    return library.DataFrame(columns, **({"nan_to_null": True} if kind == "polars" else {}))
