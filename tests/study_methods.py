@@ -1,6 +1,7 @@
 """Methods for studies that other processes can import."""
 
 import math
+import os
 
 import numpy as np
 from scipy import stats
@@ -30,6 +31,10 @@ def interval(data, seed):
 
 def coin(data, seed):
     return np.random.default_rng(seed).random()
+
+
+def dies(data, seed):
+    os._exit(3)
 
 
 def family(data, seed):

@@ -1,13 +1,15 @@
 import functools
 import json
 import math
+import os
 
 import numpy as np
 import pytest
 
 import evenscore as es
+from evenscore.simulation import Workers
 from evenscore.simulation.study_result import MethodRuns, share_error
-from study_methods import coin, family, interval, t_test
+from study_methods import coin, dies, family, interval, t_test
 
 SPEC = es.simulate(60, curve={"a": (0, 1), "b": (-0.5, 1)}, outcome_correlation=0.5)
 EVEN = es.simulate(60, outcome_correlation=0.5)
@@ -105,6 +107,74 @@ def test_the_same_for_a_seed_and_any_number_of_workers():
     assert not same(one, es.study(SPEC, METHODS, runs=12, seed=6))
     longer = es.study(SPEC, METHODS, runs=15, seed=5)
     assert np.array_equal(longer.method("coin").p_value[:12], one.method("coin").p_value)
+
+
+def test_studies_share_workers():
+    before = dict(os.environ)
+    with Workers(2) as workers:
+        for seed in (5, 6):
+            shared = es.study(SPEC, METHODS, runs=6, seed=seed, workers=workers)
+            assert same(shared, es.study(SPEC, METHODS, runs=6, seed=seed))
+    assert dict(os.environ) == before
+    with pytest.raises(es.EvenscoreError, match="inside a with block"):
+        es.study(SPEC, METHODS, runs=2, workers=workers)
+    with pytest.raises(es.OptionError, match="cannot be sent"), Workers(1) as workers:
+        es.study(SPEC, {"m": lambda data, seed: 0.5}, runs=2, workers=workers)
+
+
+def test_a_worker_that_ends_is_reported():
+    with pytest.raises(es.EvenscoreError, match="a worker process ended"):
+        es.study(SPEC, {"dies": dies}, runs=4, workers=2)
+
+
+def test_ours_by_name():
+    study = es.study(SPEC, ["auto", "sup", "paper", "naive", "band"], runs=3, seed=4)
+    assert [method.name for method in study.methods] == ["auto", "sup", "paper", "naive", "band"]
+    for run in range(3):
+        own_seed = int(np.random.SeedSequence((4, run, 1)).generate_state(1)[0])
+        data, names = SPEC.data((4, run)), {"score": "score", "outcome": "outcome", "group": "group"}
+        tally = es.tally(data, user="user", **names)
+        users = es.parity_test(tally, method="sup", seed=own_seed)
+        assert study.method("sup").p_value[run] == pytest.approx(users.p_value, abs=0.02)
+        paper = es.parity_test(tally, method="bonferroni", degree=0, bandwidth="theorem")
+        assert study.method("paper").p_value[run] == pytest.approx(paper.p_value)
+        rows = es.parity_test(es.tally(data, user=None, **names), method="sup", seed=own_seed)
+        assert study.method("naive").p_value[run] == pytest.approx(rows.p_value, abs=0.02)
+        inside = [p["band_low"] <= SPEC.truth.gap(p["score"], "a", "b") <= p["band_high"] for p in users.points]
+        assert study.method("band").covered[run] == all(inside)
+    assert [method.name for method in es.study(SPEC, "l2", runs=1).methods] == ["l2"]
+    three = es.simulate(60, groups=["a", "b", "c"], threshold=0.3)
+    assert 0 < es.study(three, "l2", runs=1).method("l2").p_value[0] <= 1
+
+
+def test_our_band_covers_what_it_says():
+    spec = es.simulate(300, curve={"a": (0, 1), "b": (-0.5, 1)}, outcome_correlation=0.5)
+    found = row(es.study(spec, "band", runs=60), "band")
+    assert abs(found["coverage"] - 0.95) < 4 * found["coverage_error"]
+
+
+def test_size_or_power_is_said():
+    assert "no true gap: rejected is the size" in repr(es.study(EVEN, {"t": t_test}, runs=2))
+    assert "largest true gap is 0.124: rejected is the power" in repr(es.study(SPEC, {"t": t_test}, runs=2))
+    assert "rejected is" not in repr(es.study(SPEC, {"interval": interval}, runs=2))
+
+
+class Dice:
+    """A simulation of somebody else."""
+
+    name = "dice"
+
+    def data(self, seed=0):
+        return np.random.default_rng(seed).integers(1, 7, 100)
+
+    def to_dict(self):
+        return {"sides": 6}
+
+
+def test_other_simulations_are_welcome(tmp_path):
+    found = es.study(Dice(), {"mean": lambda data, seed: {"estimate": data.mean()}}, runs=20, truth=3.5, resume=tmp_path / "dice")
+    assert abs(row(found, "mean")["bias"]) < 4 * row(found, "mean")["bias_error"]
+    assert "Study of dice" in repr(found)
 
 
 def test_data_of_a_run_can_be_drawn_again():
@@ -217,6 +287,9 @@ def test_a_file_that_cannot_be_written(tmp_path):
         ({"alpha": 2}, "alpha=2"),
         ({"methods": {}}, "at least one name"),
         ({"methods": half}, "dict"),
+        ({"methods": "supp"}, "methods 'supp': names of ours are 'auto', 'sup'"),
+        ({"methods": []}, "none.: names of ours"),
+        ({"methods": "sup", "simulation": es.simulate(groups=["a"])}, "with two or more"),
         ({"methods": {"half": 0.5}}, "'half' is 0.5"),
         ({"methods": {1: half}}, "1 is"),
         ({"simulation": {"score": [1]}}, "made by es.simulate, not a dict"),

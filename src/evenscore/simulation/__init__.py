@@ -7,6 +7,7 @@ from evenscore.simulation.power_users import PowerUsers
 from evenscore.simulation.ranking import RankingSimulation, simulate_ranking
 from evenscore.simulation.specification import Simulation, simulate
 from evenscore.simulation.truth import Truth
+from evenscore.simulation.workers import Workers
 
 __all__ = [
     "Beta",
@@ -24,6 +25,7 @@ __all__ = [
     "RankingSimulation",
     "Simulation",
     "Truth",
+    "Workers",
     "simulate",
     "simulate_objectives",
     "simulate_ranking",

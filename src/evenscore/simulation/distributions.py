@@ -132,10 +132,11 @@ class BusyBeta:
         return f"Beta(min(rows, {self.limit}), 1)"
 
 
-Density = Beta | Discrete | BusyBeta
+Density = Beta | Discrete
+AnyDensity = Density | BusyBeta
 
 
-def density_of(density: Density, n_rows: int) -> Beta | Discrete:
+def density_of(density: AnyDensity, n_rows: int) -> Density:
     """The scores of users with so many rows."""
     return density.of(n_rows) if isinstance(density, BusyBeta) else density
 

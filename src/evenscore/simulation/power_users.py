@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from evenscore.simulation.checks import require_count, require_number
-from evenscore.simulation.distributions import MAX_ROWS, Density, density_of
+from evenscore.simulation.distributions import MAX_ROWS, AnyDensity, density_of
 from evenscore.simulation.outcomes import AnyCurve, curve_of
 
 Floats = NDArray[np.float64]
@@ -33,7 +33,7 @@ class PowerUsers:
         object.__setattr__(self, "rows", require_count("rows of a power user", self.rows, high=MAX_ROWS))
         object.__setattr__(self, "lift", require_number("lift of power users", self.lift, -1, 1))
 
-    def scores(self, density: Density) -> Floats:
+    def scores(self, density: AnyDensity) -> Floats:
         """The score of each power user, (users,)."""
         levels = (np.arange(self.users) + 0.5) / self.users
         return density_of(density, self.rows).scores(np.asarray(special.ndtri(levels)))

@@ -11,6 +11,7 @@ import numpy as np
 from evenscore.errors import OptionError, listing, require_option
 from evenscore.simulation.checks import require_count, require_number
 from evenscore.simulation.distributions import (
+    AnyDensity,
     Beta,
     BusyBeta,
     Density,
@@ -21,6 +22,8 @@ from evenscore.simulation.distributions import (
     RowsPerUser,
     density_of,
 )
+from evenscore.simulation.drawing import Data as Data
+from evenscore.simulation.drawing import _labels as _labels
 from evenscore.simulation.drawing import as_frame, draw
 from evenscore.simulation.outcomes import BINARY, OUTCOMES, AnyCurve, Bump, BusyCurve, Curve
 from evenscore.simulation.power_users import PowerUsers
@@ -45,7 +48,7 @@ class Simulation:
     name: str
     groups: tuple[Label, ...]
     users: tuple[int, ...]
-    scores: tuple[Density, ...]
+    scores: tuple[AnyDensity, ...]
     curves: tuple[AnyCurve, ...]
     rows_per_user: tuple[RowsPerUser, ...]
     outcome: str
@@ -141,7 +144,7 @@ def simulate(
     users: int | Mapping[Any, int] = 1000,
     *,
     groups: Iterable[Label] | None = None,
-    score: Density | tuple[float, float] | Mapping[Any, Density | tuple[float, float]] = (2, 2),
+    score: AnyDensity | tuple[float, float] | Mapping[Any, AnyDensity | tuple[float, float]] = (2, 2),
     curve: AnyCurve | tuple[float, float] | Mapping[Any, AnyCurve | tuple[float, float]] = (0, 1),
     rows_per_user: RowsPerUser | int | Mapping[Any, RowsPerUser | int] = 4,
     outcome: str = BINARY,
@@ -204,8 +207,8 @@ def simulate(
         name="" if name is None else name,
         groups=labels,
         users=tuple(_by_group("users", users, labels)),
-        scores=tuple(map(_density, _by_group("score", score, labels))),
-        curves=tuple(map(_curve, _by_group("curve", curve, labels))),
+        scores=tuple(map(_any_density, _by_group("score", score, labels))),
+        curves=tuple(map(_any_curve, _by_group("curve", curve, labels))),
         rows_per_user=rows,
         outcome=outcome,
         scale=scale,
@@ -270,21 +273,27 @@ def _by_group(name: str, given: Part | Mapping[Any, Part], labels: tuple[Label, 
 
 
 def _density(given: Any) -> Density:
-    if isinstance(given, Beta | Discrete | BusyBeta):
+    if isinstance(given, Beta | Discrete):
         return given
     if isinstance(given, tuple) and len(given) == 2:
         return Beta(*given)
-    raise OptionError(
-        f"score={given!r} is not known; give (a, b) for a Beta density, Beta(a, b), Discrete(values) or BusyBeta(limit)"
-    )
+    raise OptionError(f"score={given!r} is not known; give (a, b) for a Beta density, Beta(a, b) or Discrete(values)")
 
 
-def _curve(given: Any) -> AnyCurve:
-    if isinstance(given, Curve | BusyCurve):
+def _any_density(given: Any) -> AnyDensity:
+    return given if isinstance(given, BusyBeta) else _density(given)
+
+
+def _curve(given: Any) -> Curve:
+    if isinstance(given, Curve):
         return given
     if isinstance(given, tuple) and len(given) == 2:
         return Curve(*given)
-    raise OptionError(f"curve={given!r} is not known; give (intercept, slope), Curve(intercept, slope, ...) or BusyCurve(...)")
+    raise OptionError(f"curve={given!r} is not known; give (intercept, slope) or Curve(intercept, slope, bump)")
+
+
+def _any_curve(given: Any) -> AnyCurve:
+    return given if isinstance(given, BusyCurve) else _curve(given)
 
 
 def _rows(given: Any) -> RowsPerUser:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import io
 import math
-import multiprocessing
 import pickle
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
-from evenscore.errors import EvenscoreError, FileError, OptionError, listing, require_alpha
+from evenscore.errors import FileError, OptionError, listing, require_alpha
 from evenscore.simulation.checks import require_count
 from evenscore.simulation.journal import Results, header, line, open_journal
-from evenscore.simulation.ranking import RankingSimulation
-from evenscore.simulation.specification import Simulation
-from evenscore.simulation.study_result import MEASURES, MethodRuns, Study
+from evenscore.simulation.own_methods import own_methods
+from evenscore.simulation.study_result import MEASURES, MethodRuns, Simulated, Study
+from evenscore.simulation.workers import Workers
 
 Method = Callable[[Any, int], Any]
 Methods = Mapping[str, Method]
@@ -29,12 +26,12 @@ Progress = Callable[[int, int], object]
 
 
 def study(
-    simulation: Simulation | RankingSimulation,
-    methods: Methods,
+    simulation: Simulated,
+    methods: Methods | Sequence[str] | str,
     *,
     runs: int = 1000,
     seed: int = 0,
-    workers: int = 1,
+    workers: int | Workers = 1,
     resume: str | Path | None = None,
     alpha: float = 0.05,
     truth: Truths | None = None,
@@ -44,15 +41,20 @@ def study(
 
     Parameters
     ----------
+    simulation
+        What ``es.simulate`` made, or anything with ``.name``, ``.data(seed)`` and ``.to_dict()``.
     methods
-        By name, ``method(data, seed)``, which gets the dict of arrays that ``simulation.data`` returns and an integer for random
+        Names of ours: the methods of ``es.parity_test``, "paper" (Nadaraya-Watson and Bonferroni), "naive" (rows taken for people)
+        and "band" (does the simultaneous band of the gap hold the true gap). Or a dict of functions ``method(data, seed)``, each of
+        which gets the dict of arrays that ``simulation.data`` returns and an integer for random
         numbers of its own. It returns a p-value; or a dict with some of "p_value", "estimate", "low", "high" and "covered" (1 or
         0); or a dict of such results by name, so that one pass over the data serves several methods.
     runs, seed
         Run i draws its data with the seeds (seed, i), whatever the number of workers.
     workers
-        Processes. With more than one, methods are sent to new processes: functions of a module or script, or
-        ``functools.partial`` of such, not lambdas; and a script calls ``es.study`` under ``if __name__ == "__main__":``.
+        Processes, or ``Workers`` that several studies share. With more than one, methods are sent to new processes: functions of a
+        module or script, or ``functools.partial`` of such, not lambdas; and a script calls ``es.study`` under
+        ``if __name__ == "__main__":``.
     resume
         A file to which finished runs are written; when it exists the study goes on from it. Methods are recognised by name.
     truth
@@ -67,13 +69,15 @@ def study(
     >>> [name for name in found.rows()[0]]
     ['method', 'runs', 'mean', 'truth', 'bias', 'bias_error', 'rmse', 'rmse_error']
     """
-    if not isinstance(simulation, Simulation | RankingSimulation):
+    if not isinstance(simulation, Simulated):
         raise OptionError(f"es.study takes a simulation made by es.simulate, not a {type(simulation).__name__}")
-    _require_methods(methods)
+    methods = _functions(methods, simulation)
     require_alpha(alpha)
-    runs, workers, seed = require_count("runs", runs), require_count("workers", workers), require_count("seed", seed, low=0)
+    runs, seed = require_count("runs", runs), require_count("seed", seed, low=0)
+    if not isinstance(workers, Workers):
+        require_count("workers", workers)
     truths = truth(simulation) if callable(truth) else truth
-    if workers > 1:
+    if workers != 1:
         _require_portable(methods)
     first = header(simulation.to_dict(), list(methods), seed)
     done = {} if resume is None else open_journal(Path(resume), first)
@@ -93,7 +97,7 @@ def study(
 # Running
 
 
-def one_run(simulation: Simulation | RankingSimulation, methods: Methods, seed: int, run: int) -> Results:
+def one_run(simulation: Simulated, methods: Methods, seed: int, run: int) -> Results:
     """All methods on one draw."""
     data = simulation.data((seed, run))
     own_seed = int(np.random.SeedSequence((seed, run, 1)).generate_state(1)[0])
@@ -134,48 +138,35 @@ def _result(name: Any, found: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _results(
-    simulation: Simulation | RankingSimulation, methods: Methods, seed: int, open_runs: list[int], workers: int
+    simulation: Simulated, methods: Methods, seed: int, open_runs: list[int], workers: int | Workers
 ) -> Iterator[tuple[int, Results]]:
     """Every open run with its results, in order."""
-    if workers == 1 or len(open_runs) < 2:
+    if isinstance(workers, Workers):
+        yield from zip(open_runs, workers.map(_worker_run, (simulation, dict(methods), seed), open_runs), strict=True)
+    elif workers == 1 or len(open_runs) < 2:
         yield from ((run, one_run(simulation, methods, seed, run)) for run in open_runs)
-        return
-    # New processes rather than forks: a fork of a process with threads (frames, BLAS) can hang.
-    context = multiprocessing.get_context("spawn")
-    workers = min(workers, len(open_runs))
-    pool = ProcessPoolExecutor(workers, context, _start_worker, (pickle.dumps((simulation, dict(methods), seed)),))
-    try:
-        yield from zip(open_runs, pool.map(_worker_run, open_runs), strict=True)
-    except BrokenProcessPool as error:
-        raise EvenscoreError(
-            "a worker process ended. A script calls es.study with workers > 1 under `if __name__ == '__main__':`, and methods must "
-            "be importable in a new process; workers=1 does without"
-        ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    else:
+        with Workers(min(workers, len(open_runs))) as own:
+            yield from _results(simulation, methods, seed, open_runs, own)
 
 
-_task: list[Any] = []  # what a worker process works on
-
-
-def _start_worker(sent: bytes) -> None:
-    _task[:] = pickle.loads(sent)
-
-
-def _worker_run(run: int) -> Results:
-    simulation, methods, seed = _task
-    return one_run(simulation, methods, seed, run)
+def _worker_run(common: tuple[Simulated, Methods, int], run: int) -> Results:
+    return one_run(*common, run)
 
 
 # Checks
 
 
-def _require_methods(methods: Any) -> None:
+def _functions(methods: Any, simulation: Simulated) -> Methods:
+    """The methods as functions by name; ours may be given by name alone."""
+    if isinstance(methods, str) or (isinstance(methods, Sequence) and all(isinstance(name, str) for name in methods)):
+        return own_methods([methods] if isinstance(methods, str) else methods, simulation)
     if not isinstance(methods, Mapping) or not methods:
-        raise OptionError("methods must be a dict of at least one name and function(data, seed)")
+        raise OptionError("methods must be names of ours, or a dict of at least one name and function(data, seed)")
     for name, method in methods.items():
         if not isinstance(name, str) or not callable(method):
             raise OptionError(f"methods must be functions by name; {name!r} is {method!r}")
+    return methods
 
 
 def _require_portable(methods: Methods) -> None:

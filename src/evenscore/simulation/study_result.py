@@ -4,19 +4,36 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.errors import OptionError, listing
-from evenscore.simulation.ranking import RankingSimulation
 from evenscore.simulation.specification import Simulation
 from evenscore.tables import Table, json_ready
 
 Floats = NDArray[np.float64]
 
+NO_GAP = 1e-9
+SHOWN = np.linspace(0.05, 0.95, 19)
+
 MEASURES = ("p_value", "estimate", "low", "high", "covered")
+
+
+@runtime_checkable
+class Simulated(Protocol):
+    """What a study draws from; a simulation by this package has a ``truth``, too."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    def data(self, seed: Any = 0) -> Any:
+        """One draw."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All that it is made of, in JSON-ready values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +61,7 @@ class MethodRuns:
 class Study(Table):
     """The result of ``es.study``; ``methods`` holds every run, ``rows()`` the summary."""
 
-    simulation: Simulation | RankingSimulation
+    simulation: Simulated
     methods: tuple[MethodRuns, ...]
     runs: int
     seed: int
@@ -90,6 +107,22 @@ class Study(Table):
         rejected = float((method.p_value <= self.alpha).mean())
         judged = int((~np.isnan(method.p_value)).sum())
         return {"judged": judged, "rejected": rejected, "rejected_error": share_error(rejected, self.runs)}
+
+    @property
+    def largest_gap(self) -> float:
+        """The largest true gap between two groups at scores from .05 to .95; nan when it is not known."""
+        if not isinstance(self.simulation, Simulation):
+            return math.nan
+        truth = self.simulation.truth
+        curves = np.stack([truth.curve(SHOWN, group) for group in truth.groups])
+        return float(np.ptp(curves, axis=0).max())
+
+    def _notes(self) -> list[str]:
+        if all(method.p_value is None for method in self.methods) or math.isnan(self.largest_gap):
+            return []
+        if self.largest_gap < NO_GAP:
+            return ["the groups have no true gap: rejected is the size"]
+        return [f"the largest true gap is {self.largest_gap:.3f}: rejected is the power"]
 
     def _title(self) -> str:
         return f"Study of {self.simulation.name}: {self.runs:,} runs, seed {self.seed}, level {self.alpha:g}"

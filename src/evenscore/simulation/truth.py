@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from evenscore.errors import OptionError, require_option
-from evenscore.simulation.distributions import Beta, BusyBeta, Discrete, busy_lead, density_of, masses, user_weights
+from evenscore.simulation.distributions import Beta, BusyBeta, Density, busy_lead, density_of, masses, user_weights
 from evenscore.simulation.outcomes import BusyCurve, Curve, curve_of, pulled
 from evenscore.tables import Table
 
@@ -27,7 +27,7 @@ SHOWN = np.linspace(0, 1, 21)
 class Level:
     """Users with the same scores and curve: what they weigh among the group's users, at a score and in all."""
 
-    density: Beta | Discrete
+    density: Density
     curve: Curve
     at_score: float
     in_all: float
@@ -107,7 +107,7 @@ class Truth(Table):
         notes = ["per user: every user counts the same; per row: every row does"]
         return notes + (["power users are no part of the truth"] if self.simulation.power_users else [])
 
-    def _labelled(self, density: Beta | Discrete) -> float:
+    def _labelled(self, density: Density) -> float:
         """The share of scores whose outcome is known."""
         threshold = self.simulation.threshold
         if threshold is None:
