@@ -41,8 +41,10 @@ def quantile_error(people: People, *, bandwidth: float, kernel: str, degree: int
     share = equal_mass_shares(people.weight, QUANTILES)
     weight = np.full(QUANTILES, 1 / QUANTILES)
     share = share / np.maximum(share.sum(axis=0), 1e-300)
+    # f(q) - q smooths the outcome; a local line gives back q itself, Nadaraya-Watson (degree 0) does not.
+    offset = matrix @ (people.score * people.weight) - people.lattice.to_score(points)
     detail = {"bandwidth": bandwidth, "points": QUANTILES}
-    return Measure(matrix, weight, norm_name(power), matrix * fit, share=share, fit=fit, detail=detail)
+    return Measure(matrix, weight, norm_name(power), matrix * fit, offset=offset, share=share, fit=fit, detail=detail)
 
 
 def _smoother_at(people: People, points: Floats, bandwidth: float, kernel: str, degree: int) -> Floats:
