@@ -18,19 +18,8 @@ LAYERS = (
     *("methods", "joint", "verdict", "parity_result", "regions", "parity", "ordering"),
     *("cut", "boundary", "marginal_result", "marginal_pairs", "beyond", "marginal", "simulation", "planning"),
     *("calibration", "accuracy", "verify", "threshold_result", "threshold_solver", "threshold_curves", "thresholds"),
-    *(
-        "threshold_trial",
-        "multiobjective",
-        "calibration_error",
-        "impact_result",
-        "impact",
-        "ranks",
-        "rank_items",
-        "rank_impact",
-        "report",
-        "audit",
-    ),
-    *("report", "audit", "sklearn", "testing", "commands", "cli", "__main__"),
+    *("threshold_trial", "multiobjective", "calibration_error", "impact_result", "impact", "ranks", "rank_items", "rank_impact"),
+    *("reproduction", "report", "audit", "sklearn", "testing", "commands", "cli", "__main__"),
 )
 
 # What may be imported downwards, but only inside a function: a tally saves itself, a result draws itself.

@@ -25,6 +25,7 @@ from evenscore.commands.apply import apply
 from evenscore.commands.audit import audit
 from evenscore.commands.calibrate import calibrate
 from evenscore.commands.common import in_options
+from evenscore.commands.reproduce import reproduce
 from evenscore.commands.thresholds import thresholds
 
 
@@ -34,7 +35,7 @@ def cli() -> None:
     """Does a score mean the same thing for everyone?"""
 
 
-for command in (apply, audit, calibrate, thresholds):
+for command in (apply, audit, calibrate, reproduce, thresholds):
     cli.add_command(command)
 
 
