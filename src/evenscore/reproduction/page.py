@@ -80,7 +80,8 @@ def _flip(found: Reproduction, figures: dict[str, dict[str, bytes]]) -> list[Blo
         Words("**Figure 1.** Smoothed outcomes before the injection (left) and after it (right), every row counting the same."),
         _picture(figures, "figure-2", "Figure 2. The test on the injected data, taking rows for people, and by users."),
         Words(
-            "**Figure 2.** The gap on the injected data with rows taken for people (left), and with users as the unit (right), each with its simultaneous 95 % band."
+            "**Figure 2.** The gap on the injected data with rows taken for people (left), and with users as the unit "
+            "(right), each with its simultaneous 95 % band."
         ),
         Rows(tuple(reading.row() for reading in found.readings)),
         Words(f"The same in {found.flip.runs} further draws, with Monte Carlo errors:"),
