@@ -9,6 +9,7 @@ import numpy as np
 
 from evenscore.curves import Curves, curves
 from evenscore.engines import tally as tally_of
+from evenscore.methods import AUTO
 from evenscore.parity import parity_family, parity_test
 from evenscore.parity_result import PairTest, ParityTest
 from evenscore.reproduction.settings import FLIP_BANDWIDTH, FLIP_USERS, ONE, TWO, flip_grid, flip_simulation
@@ -106,4 +107,4 @@ def count_below(data: Any, seed: int) -> dict[str, dict[str, float]]:
 def both_tests(data: Any, seed: int) -> dict[str, float]:
     """A method of a study: the default test with rows taken for people, and with users."""
     of_data = tallies(data)
-    return {name: parity_family(of_data[name], ONE, TWO, seed=seed)["combined"] for name in (POOLED, PER_USER)}
+    return {name: parity_family(of_data[name], ONE, TWO, seed=seed, methods=(AUTO,))[AUTO] for name in (POOLED, PER_USER)}

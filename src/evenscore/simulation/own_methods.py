@@ -57,7 +57,7 @@ def _p_values(tally: Tally, methods: set[str], seed: int, **options: Any) -> dic
     """For two groups all from one set of draws; for more, the p-value of the whole."""
     groups = [group for group in tally.groups if tally.n_rows[group] > 0]
     if len(groups) == 2:
-        return parity_family(tally, groups[0], groups[1], seed=seed, **options)
+        return parity_family(tally, groups[0], groups[1], seed=seed, methods=sorted(methods), **options)
     return {method: parity_test(tally, method=method, both=False, seed=seed, **options).p_value for method in methods}
 
 
