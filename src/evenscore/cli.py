@@ -27,6 +27,7 @@ from evenscore.commands.calibrate import calibrate
 from evenscore.commands.common import in_options
 from evenscore.commands.reproduce import reproduce
 from evenscore.commands.thresholds import thresholds
+from evenscore.commands.simulate import simulate
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -35,7 +36,7 @@ def cli() -> None:
     """Does a score mean the same thing for everyone?"""
 
 
-for command in (apply, audit, calibrate, reproduce, thresholds):
+for command in (apply, audit, calibrate, reproduce, simulate, thresholds):
     cli.add_command(command)
 
 

@@ -1,0 +1,103 @@
+"""``evenscore simulate``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evenscore.commands.common import stop_if_interrupted, write_json
+
+if TYPE_CHECKING:
+    from evenscore.simulation.catalogue import Known
+
+COLUMNS = "--score score --outcome outcome --group group --user user"
+
+
+@click.command(short_help="Write data with a known truth, for teaching and for testing tools.")
+@click.argument("name", required=False)
+@click.option("--output", metavar="FILE", help="Where the rows go: a name that ends in .csv or .parquet.")
+@click.option("--users", type=click.IntRange(1), default=1000, show_default=True, help="Users of each group.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="The same seed gives the same file.")
+@click.option("--spec", metavar="FILE", help="Instead of a name: a written simulation, such as a truth file.")
+@click.option("--means", is_flag=True, help="Also write the expected outcome of each row.")
+@click.option("--list", "listed", is_flag=True, help="List the names and end.")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show a traceback when something crashes.")
+@click.pass_context
+def simulate(
+    context: click.Context,
+    /,
+    name: str | None,
+    output: str | None,
+    users: int,
+    seed: int,
+    spec: str | None,
+    means: bool,
+    listed: bool,
+    quiet: bool,
+) -> int:
+    """Write a data set whose truth is known, and the truth beside it.
+
+    \b
+    evenscore simulate shift --users 2000 --output shift.csv
+
+    writes shift.csv and shift.truth.json, which holds the curves, the calibration errors and the whole simulation; --spec takes
+    such a file, edited or not. --list names all simulations.
+    """
+    if listed:
+        click.echo(_listing())
+        return 0
+    if (name is None) == (spec is None):
+        raise click.UsageError("give the name of a simulation (--list shows them) or --spec, one of the two", context)
+    if output is None:
+        raise click.UsageError("missing: --output, a file whose name ends in .csv or .parquet", context)
+    from evenscore.engines.files import write_columns
+    from evenscore.simulation.catalogue import named, true_means, truth_document
+
+    chosen = _read(Path(spec)) if spec is not None else named(str(name), users)
+    data = chosen.data(seed)
+    stop_if_interrupted(context)
+    path = Path(output)
+    write_columns(path, data | true_means(chosen, data) if means or "objectives" in chosen.to_dict() else data)
+    truth = path.with_suffix(".truth.json")
+    document = {"kind": type(chosen).__name__, "seed": seed, "simulation": chosen.to_dict(), "truth": truth_document(chosen)}
+    write_json(str(truth), document)
+    if not quiet:
+        click.echo(f"{chosen!r}\n\n  {len(data['group']):,} rows, seed {seed}: {path}\n  the truth: {truth}{_advice(path, data)}")
+    return 0
+
+
+def _listing() -> str:
+    from evenscore.simulation.catalogue import CATALOGUE, summary
+
+    width = max(map(len, CATALOGUE))
+    return "\n".join(f"  {name:{width}}  {summary(name)}" for name in CATALOGUE)
+
+
+def _read(path: Path) -> Known:
+    """A simulation that was written by itself or inside a truth file."""
+    from evenscore.errors import FileError
+    from evenscore.simulation import Simulation
+
+    try:
+        written = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path} cannot be read as a written simulation: {error}") from error
+    if isinstance(written, dict) and "simulation" in written:
+        if written.get("kind", "Simulation") != "Simulation":
+            raise FileError(f"{path} holds a {written['kind']}; --spec takes simulations that es.simulate made")
+        written = written["simulation"]
+    return Simulation.from_dict(written)
+
+
+def _advice(path: Path, data: dict[str, Any]) -> str:
+    """The command that audits what was written."""
+    if "score" not in data:
+        return ""
+    import numpy as np
+
+    withheld = np.issubdtype(data["outcome"].dtype, np.floating) and bool(np.isnan(data["outcome"]).any())
+    return f"\n\n  evenscore audit {path} {COLUMNS}{' --nulls unlabelled' if withheld else ''}"
