@@ -1,9 +1,12 @@
 """The paper's experiments: the same files from the same seed, findings that can fail, and numbers that others found before."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -284,3 +287,18 @@ def test_the_bar_counts_on_from_an_earlier_run(monkeypatch):
     bar(91, 100)  # ninety were done before: one in ten seconds, nine to go
     assert shown == [f"[{'#' * 25}{'.' * 3}] 91 of 100 draws, 1:30 left"]
     assert _clock(59.6) == "1:00"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of a terminal")
+def test_an_interrupt_from_the_keyboard_keeps_what_is_done(tmp_path):
+    """As a terminal does it: the signal goes to the command and to its workers."""
+    command = [sys.executable, "-m", "evenscore", "reproduce", "--fast", "--output", str(tmp_path), "--workers", "1"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and sum(len(path.read_text().splitlines()) for path in tmp_path.glob(".runs*/*")) < 3:
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGINT)
+    out, err = running.communicate(timeout=120)
+    assert (running.returncode, out, err) == (130, "", "interrupted\n")
+    assert sum(len(path.read_text().splitlines()) for path in tmp_path.glob(".runs*/*")) >= 3
+    assert [path.name[:5] for path in tmp_path.iterdir()] == [".runs"]
