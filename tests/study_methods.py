@@ -2,6 +2,7 @@
 
 import math
 import os
+import time
 
 import numpy as np
 from scipy import stats
@@ -31,6 +32,11 @@ def interval(data, seed):
 
 def coin(data, seed):
     return np.random.default_rng(seed).random()
+
+
+def slow(data, seed):
+    time.sleep(0.2)
+    return 0.5
 
 
 def dies(data, seed):

@@ -2,6 +2,10 @@ import functools
 import json
 import math
 import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,6 +129,40 @@ def test_studies_share_workers():
 def test_a_worker_that_ends_is_reported():
     with pytest.raises(es.EvenscoreError, match="a worker process ended"):
         es.study(SPEC, {"dies": dies}, runs=4, workers=2)
+
+
+KILLED = """
+import evenscore as es, study_methods
+from evenscore.simulation import Workers
+
+def tell(done, runs):
+    print(done, flush=True)
+
+if __name__ == "__main__":
+    with Workers(1) as workers:
+        es.study(es.simulate(20), {"slow": study_methods.slow}, runs=50, workers=workers, progress=tell)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="process groups")
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    (tmp_path / "killed.py").write_text(KILLED)
+    paths = os.pathsep.join([str(Path(__file__).parent), str(Path(es.__file__).parent.parent)])
+    running = subprocess.Popen(
+        [sys.executable, str(tmp_path / "killed.py")],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    running.stdout.readline()
+    running.kill()
+    running.wait()
+    deadline = time.monotonic() + 60
+    with pytest.raises(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.killpg(running.pid, 0)
+            time.sleep(0.05)
+    running.stdout.close()
 
 
 def test_ours_by_name():

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from evenscore.planning import Plan, plan
     from evenscore.rank_impact import rank_impact
     from evenscore.simulation import Simulation, simulate
+    from evenscore.simulation import Simulation, simulate, simulate_objectives, simulate_ranking
     from evenscore.simulation.study import study
     from evenscore.simulation.study_result import Study
     from evenscore.tally import Tally
@@ -90,6 +91,8 @@ _HOMES = {
     "plan": "evenscore.planning",
     "rank_impact": "evenscore.rank_impact",
     "simulate": "evenscore.simulation",
+    "simulate_objectives": "evenscore.simulation",
+    "simulate_ranking": "evenscore.simulation",
     "study": "evenscore.simulation.study",
     "sweep_weights": "evenscore.multiobjective.sweep",
     "tally": "evenscore.engines",
@@ -138,6 +141,8 @@ __all__ = [
     "plan",
     "rank_impact",
     "simulate",
+    "simulate_objectives",
+    "simulate_ranking",
     "study",
     "sweep_weights",
     "tally",

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -35,7 +36,7 @@ class Workers:
     def __enter__(self) -> Workers:
         self._before = {name: os.environ.get(name) for name in ONE_THREAD}
         os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
-        self._pool = ProcessPoolExecutor(self.processes, multiprocessing.get_context("spawn"), _leave_interrupts_to_parent)
+        self._pool = ProcessPoolExecutor(self.processes, multiprocessing.get_context("spawn"), _start)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -66,9 +67,18 @@ class Workers:
                 future.cancel()
 
 
-def _leave_interrupts_to_parent() -> None:
+def _start() -> None:
+    """A worker leaves interrupts to its parent, and ends when that is gone: killed, it cannot say goodbye."""
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 @lru_cache(maxsize=4)
