@@ -119,6 +119,7 @@ def test_studies_share_workers():
         for seed in (5, 6):
             shared = es.study(SPEC, METHODS, runs=6, seed=seed, workers=workers)
             assert same(shared, es.study(SPEC, METHODS, runs=6, seed=seed))
+        assert same(es.study(SPEC, "l2", runs=2, workers=workers), es.study(SPEC, "l2", runs=2))
     assert dict(os.environ) == before
     with pytest.raises(es.EvenscoreError, match="inside a with block"):
         es.study(SPEC, METHODS, runs=2, workers=workers)
