@@ -144,5 +144,5 @@ def _weights(found: list[Bias]) -> Finding:
         abs(pick(found, DEPENDENT, last, by_user).bias) < abs(pick(found, DEPENDENT, last, by_row).bias) / 2
         for by_user, by_row in ((ECE_USER, ECE), (MSCE_USER, MSCE))
     )
-    says = "not in the paper: user weights alone repair ECE and MSCE, so the gain with dependent rows is that of the weights"
+    says = "not in the paper: in large samples user weights alone repair ECE and MSCE, so the gain is that of the weights"
     return Finding("c4", says, holds, _listed(found, DEPENDENT, (ECE, ECE_USER, MSCE, MSCE_USER)))
