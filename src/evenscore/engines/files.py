@@ -1,11 +1,10 @@
-"""CSV and Parquet files, read by DuckDB: only the columns that are needed; and columns written to such files."""
+"""CSV and Parquet files, read by DuckDB: only the columns that are needed."""
 
 from __future__ import annotations
 
 import gzip
 import os
 import re
-import tempfile
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,9 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore.archive import is_tally_file, write_whole
+from evenscore.archive import is_tally_file
 from evenscore.columns import Column, shortened
 from evenscore.engines.memory import tally_frame
 from evenscore.errors import DataError, FileError, OptionError, listing
@@ -289,17 +287,13 @@ def _is_old_duckdb() -> bool:
     return int(duckdb.__version__.split(".")[0]) < 2
 
 
-def _connect() -> Any:
+def query(sql: str) -> Any:
+    """Run SQL on a connection of its own."""
     import duckdb
 
     connection = duckdb.connect()
     connection.execute("SET enable_progress_bar = false")
-    return connection
-
-
-def query(sql: str) -> Any:
-    """Run SQL on a connection of its own."""
-    return _connect().execute(sql)
+    return connection.execute(sql)
 
 
 def _names(roles: dict[str, Any]) -> dict[str, list[str]]:
@@ -361,22 +355,3 @@ def quoted(name: str) -> str:
 
 def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
-
-
-# Writing
-
-
-def write_columns(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
-    """Write columns as CSV or Parquet, whole or not at all; nan becomes null."""
-    kind = path.suffix.lower()
-    if kind not in (".csv", ".parquet"):
-        raise FileError(f"cannot write {path}: its name must end in .csv or .parquet")
-    options = "FORMAT csv, HEADER" if kind == ".csv" else "FORMAT parquet, COMPRESSION zstd"
-    plain = {name: column.astype(str) if column.dtype == object else column for name, column in columns.items()}
-    connection = _connect()
-    connection.execute("SET threads = 1")  # the same bytes for the same columns
-    connection.register("written", plain)
-    with tempfile.TemporaryDirectory(prefix="evenscore") as folder:
-        whole = Path(folder) / f"data{kind}"
-        connection.execute(f"COPY (SELECT * FROM written) TO '{whole}' ({options})")
-        write_whole(path, whole.read_bytes())
