@@ -11,7 +11,7 @@ import evenscore as es
 import oracle
 from data import NAMES, as_dict, repeated_users
 from evenscore.comparison import compare_groups, compare_rest
-from evenscore.gaps import BORROWED, Null, comparison_grid, cumulative, estimate_gap, multiscale
+from evenscore.gaps import BAND_BORROWED, BORROWED, Null, comparison_grid, cumulative, estimate_gap, multiscale
 from evenscore.methods import AUTO, METHODS, detectable_gap, draw_statistics, gather, parts_of
 from evenscore.parity import parity_family
 from test_parity import simple, tally_of
@@ -126,6 +126,21 @@ def test_a_few_people_without_an_outcome_show_nothing():
     assert process.covariance[0, 0] == pytest.approx(wanted)
     assert abs(process.values[0] / process.se[0]) < 1 < abs(process.values[0]) / np.sqrt(own[1] / 15)
     assert es.parity_test(tally_of(data), both=False).p_value > 0.3
+
+
+def test_a_band_is_not_narrow_because_a_few_people_agree():
+    """15 people without the outcome have no variance of their own; half of what both groups show together stands in."""
+    outcome = np.r_[np.arange(1000) % 50 == 0, np.zeros(15)]
+    data = {"s": np.full(1015, 0.1), "y": outcome, "g": np.r_[np.zeros(1000), np.ones(15)], "u": np.arange(1015)}
+    comparison = compare_groups(tally_of(data), 0.0, 1.0, "user")
+    process = estimate_gap(comparison, points=np.array([0.1]), bandwidth=0.1)
+    large = outcome[:1000].var() * (1000 / 999) ** 2
+    common = 1000 * large / 1015
+    assert process.covariance[0, 0] == pytest.approx(large / 1000 + BAND_BORROWED * common / (15 + BAND_BORROWED) / 15)
+    # The other side has a larger variance than both together: nothing is taken from it.
+    data["y"] = np.r_[outcome[:1000], 100.0 * (np.arange(15) % 2)]
+    process = estimate_gap(compare_groups(tally_of(data), 0.0, 1.0, "user"), points=np.array([0.1]), bandwidth=0.1)
+    assert process.covariance[0, 0] >= data["y"][1000:].var() / 15
 
 
 def test_what_is_borrowed_vanishes_with_users():

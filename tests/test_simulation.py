@@ -232,7 +232,7 @@ def test_other_writings_are_refused(change, words):
         (BusyCurve(-1, 0.6, 8).of(2), lambda s: 1 / (1 + np.exp(0.75 - 0.7 * np.log(s / (1 - s))))),
         (BusyCurve(-1, 0.6, 8).of(30), lambda s: s),
     ],
-    ids=str,
+    ids=lambda value: "formula" if hasattr(value, "__code__") else str(value),
 )
 def test_links(curve, formula):
     np.testing.assert_allclose(curve.at(GRID), formula(GRID), rtol=EXACT, atol=EXACT)

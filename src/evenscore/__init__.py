@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from evenscore.parity_result import ParityTest
     from evenscore.planning import Plan, plan
     from evenscore.rank_impact import rank_impact
-    from evenscore.simulation import Simulation, simulate
     from evenscore.simulation import Simulation, simulate, simulate_objectives, simulate_ranking
     from evenscore.simulation.study import study
     from evenscore.simulation.study_result import Study

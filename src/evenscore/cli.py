@@ -26,8 +26,8 @@ from evenscore.commands.audit import audit
 from evenscore.commands.calibrate import calibrate
 from evenscore.commands.common import in_options
 from evenscore.commands.reproduce import reproduce
-from evenscore.commands.thresholds import thresholds
 from evenscore.commands.simulate import simulate
+from evenscore.commands.thresholds import thresholds
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -24,7 +24,8 @@ Floats = NDArray[np.float64]
 MIN_EFFECTIVE = 10  # a point with fewer effective users on a side is left out
 MIN_POINTS = 20
 SCALES = (1, 2, 4)
-BORROWED = 5  # users' worth of variance that each side takes from both together
+BORROWED = 5  # users' worth of variance that each side takes from both together in a test
+BAND_BORROWED = 20  # and in a band, whose own fits leave smaller residuals than the pooled curve does
 ROUNDING = 1e-12  # a variance below this share of what the outcomes could give is rounding
 
 
@@ -115,7 +116,7 @@ def estimate_gap(
         l_a, l_b = smooth_a.matrix * small_sample(effective_a)[:, None], smooth_b.matrix * small_sample(effective_b)[:, None]
         fit_a, fit_b = l_a * smooth_a.local_fit(a.sums.Y), l_b * smooth_b.local_fit(b.sums.Y)
         var_a, var_b = residual_covariance(a.pairs, l_a, fit_a, l_a, fit_a), residual_covariance(b.pairs, l_b, fit_b, l_b, fit_b)
-        shared = None if comparison.cross is None else residual_covariance(comparison.cross, l_a, fit_a, l_b, fit_b)
+        var_a, var_b, shared = _widened(comparison, var_a, effective_a, var_b, effective_b, (l_a, fit_a, l_b, fit_b))
     return Process(
         values=smooth_a.curve(a.sums.Y, a.sums.tilt) - smooth_b.curve(b.sums.Y, b.sums.tilt),
         covariance=var_a + var_b if shared is None else var_a + var_b - shared - shared.T,
@@ -129,21 +130,58 @@ def estimate_gap(
 
 
 def _moderated(null: Null, l_a: Floats, effective_a: Floats, l_b: Floats, effective_b: Floats) -> tuple[Floats, Floats]:
-    """The matrices with their small-sample factors, and scaled so that each side's variance per user moves towards a common one.
-
-    It moves towards that of both sides together as if ``BORROWED`` more users had shown it. A small side whose few users happen to
-    agree has too small a variance just where its curve is off (outcome rates near 0 or 1, at the ends of the score). The weight of
-    what is borrowed, 5 / (n + 5), vanishes with n effective users, so nothing rests on equal variances in the end.
-    """
+    """The matrices with their small-sample factors, and scaled so that each side's variance per user moves towards a common one."""
     own_a = np.einsum("jc,jc->j", l_a @ null.residual_a, l_a) * effective_a
     own_b = np.einsum("jc,jc->j", l_b @ null.residual_b, l_b) * effective_b
+    moved = _borrowing(own_a, effective_a, own_b, effective_b, BORROWED)
+    factor_a, factor_b = (_root_ratio(new, own) for new, own in zip(moved, (own_a, own_b), strict=True))
+    return l_a * (factor_a * small_sample(effective_a))[:, None], l_b * (factor_b * small_sample(effective_b))[:, None]
+
+
+def _widened(
+    comparison: Comparison,
+    var_a: Floats,
+    effective_a: Floats,
+    var_b: Floats,
+    effective_b: Floats,
+    weights: tuple[Floats, Floats, Floats, Floats],
+) -> tuple[Floats, Floats, Floats | None]:
+    """Covariances of both sides around their own fits, and across, with what each side borrows.
+
+    Only upwards: a band must not become narrower because the other side varies less.
+    """
+    own_a, own_b = np.diag(var_a) * effective_a, np.diag(var_b) * effective_b
+    moved = _borrowing(own_a, effective_a, own_b, effective_b, BAND_BORROWED)
+    up_a, up_b = (np.maximum(_root_ratio(new, own), 1) for new, own in zip(moved, (own_a, own_b), strict=True))
+    wide = [
+        var * np.outer(up, up) + np.diag(np.where(own > 0, 0.0, new / effective))
+        for var, up, own, new, effective in zip(
+            (var_a, var_b), (up_a, up_b), (own_a, own_b), moved, (effective_a, effective_b), strict=True
+        )
+    ]
+    shared = None
+    if comparison.cross is not None:
+        shared = residual_covariance(comparison.cross, *weights) * np.outer(up_a, up_b)
+    return wide[0], wide[1], shared
+
+
+def _borrowing(own_a: Floats, effective_a: Floats, own_b: Floats, effective_b: Floats, users: int) -> tuple[Floats, Floats]:
+    """Each side's variance per user, (n_points,), drawn towards that of both together.
+
+    It is as if ``users`` more users had shown the common variance. A small side whose few users happen to agree has too small a
+    variance just where its curve is off (outcome rates near 0 or 1, at the ends of the score). The weight of what is borrowed,
+    users / (n + users), vanishes with n effective users, so nothing rests on equal variances in the end.
+    """
     common = (effective_a * own_a + effective_b * own_b) / (effective_a + effective_b)
-    scaled = []
-    for matrix, own, effective in ((l_a, own_a, effective_a), (l_b, own_b, effective_b)):
-        moved = (effective * own + BORROWED * common) / (effective + BORROWED)
-        factor = np.sqrt(np.divide(moved, own, out=np.ones_like(own), where=own > 0))
-        scaled.append(matrix * (factor * small_sample(effective))[:, None])
-    return scaled[0], scaled[1]
+    a, b = (
+        (effective * own + users * common) / (effective + users) for own, effective in ((own_a, effective_a), (own_b, effective_b))
+    )
+    return a, b
+
+
+def _root_ratio(new: Floats, own: Floats) -> Floats:
+    """What takes a standard error to its new size; 1 where there is none."""
+    return np.sqrt(np.divide(new, own, out=np.ones_like(own), where=own > 0))
 
 
 def welch_df(var_a: Floats, df_a: Floats, var_b: Floats, df_b: Floats) -> Floats:
