@@ -28,6 +28,12 @@ def run(*arguments, encoding="utf-8", **options):
     return subprocess.run(command, capture_output=True, text=True, encoding=encoding, timeout=120, **options)
 
 
+def parity(result):
+    """The parity test of the only score and attribute."""
+    (subject,) = result["subjects"]
+    return subject["tests"]["parity"]
+
+
 def make_frame(gap, n_rows=4_000):
     rng = np.random.default_rng(0)
     user = rng.integers(0, n_rows // 4, n_rows)
@@ -218,10 +224,11 @@ def test_json_alone_on_stdout(folder):
     done = run("audit", folder / "uneven.csv", *FULL, "--json", "-")
     result = json.loads(done.stdout)
     assert done.returncode == 1 and done.stderr == ""
-    assert result["evenscore"] == es.__version__ and result["data"] == [str(folder / "uneven.csv")]
-    assert result["parity_test"]["verdict"] == "disparity" and result["parity_test"]["p_value"] < 0.001
-    assert [row["group"] for row in result["tally"]["rows"]] == ["a", "b"]
-    assert sum(row["rows"] for row in result["tally"]["rows"]) == 4_000
+    assert result["evenscore"] == es.__version__
+    assert [source["name"] for source in result["provenance"]["sources"]] == [str(folder / "uneven.csv")]
+    assert parity(result)["verdict"] == "disparity" and parity(result)["p_value"] < 0.001
+    assert [row["group"] for row in result["subjects"][0]["groups"]] == ["a", "b"]
+    assert sum(row["rows"] for row in result["subjects"][0]["groups"]) == 4_000
 
 
 def test_json_into_a_file_beside_the_text(folder, tmp_path):
@@ -229,13 +236,14 @@ def test_json_into_a_file_beside_the_text(folder, tmp_path):
     silent = run("audit", folder / "uneven.csv", *FULL, "--json", tmp_path / "b.json", "--quiet")
     assert shown.returncode == silent.returncode == 1
     assert "DISPARITY" in shown.stdout and silent.stdout == silent.stderr == shown.stderr == ""
-    assert json.loads((tmp_path / "a.json").read_text()) == json.loads((tmp_path / "b.json").read_text())
+    first, second = (json.loads((tmp_path / name).read_text()) for name in ("a.json", "b.json"))
+    assert first["subjects"] == second["subjects"] and first["provenance"]["sources"] == second["provenance"]["sources"]
 
 
 def test_a_saved_tally_can_be_audited(folder):
     of_tally, of_file = (run("audit", *data, "--json", "-") for data in ([folder / "saved.tally"], [folder / "uneven.csv", *FULL]))
     assert of_tally.returncode == of_file.returncode == 1
-    assert json.loads(of_tally.stdout)["parity_test"] == json.loads(of_file.stdout)["parity_test"]
+    assert parity(json.loads(of_tally.stdout)) == parity(json.loads(of_file.stdout))
 
 
 def test_several_files_are_one_data_set(folder, tmp_path):
@@ -245,7 +253,7 @@ def test_several_files_are_one_data_set(folder, tmp_path):
     several = run("audit", *sorted(tmp_path.glob("*.csv")), *FULL, "--json", "-")
     pattern = run("audit", tmp_path / "*.csv", *FULL, "--json", "-")
     whole = run("audit", folder / "uneven.csv", *FULL, "--json", "-")
-    results = [json.loads(done.stdout)["parity_test"] for done in (several, pattern, whole)]
+    results = [parity(json.loads(done.stdout)) for done in (several, pattern, whole)]
     assert [result["p_value"] for result in results] == pytest.approx([results[0]["p_value"]] * 3)
 
 
@@ -266,13 +274,14 @@ def test_options_reach_the_test(folder):
     done = run("audit", folder / "uneven.csv", *FULL, "--reference", "b", "--method", "l2", "--weighting", "row", "--alpha", "0.01",
                "--scale", "rank", "--cells", "64", "--json", "-")  # fmt: skip
     result = json.loads(done.stdout)
-    assert (result["parity_test"]["method"], result["parity_test"]["alpha"]) == ("l2", 0.01)
-    assert "64 cells" in result["tally"]["title"] and "scale='rank'" in result["tally"]["title"]
+    assert (parity(result)["method"], parity(result)["alpha"]) == ("l2", 0.01)
+    tally = result["subjects"][0]["tally"]
+    assert "64 cells" in tally["title"] and "scale='rank'" in tally["title"]
 
 
 def test_parity_within_a_tolerance_ends_with_0(folder):
     done = run("audit", folder / "uneven.csv", *FULL, "--tolerance", "0.9", "--method", "sup", "--json", "-")
-    assert done.returncode == 0 and json.loads(done.stdout)["parity_test"]["verdict"] == "parity"
+    assert done.returncode == 0 and parity(json.loads(done.stdout))["verdict"] == "parity"
     shown = run("audit", folder / "uneven.csv", *FULL, "--tolerance", "0.9", "--method", "sup").stdout
     assert "PARITY" in shown and "DISPARITY" not in shown and "tolerance" in shown
 
@@ -289,7 +298,7 @@ def test_an_intersection_of_odd_labels_on_a_terminal_without_unicode(tmp_path):
     done = run("audit", tmp_path / "odd.csv", *FULL, "--group", "h", "--json", tmp_path / "odd.json", **plain)
     assert done.returncode == 0 and done.stderr == ""
     assert "a × \\U0001f994" in done.stdout and "\x1b" not in done.stdout
-    rows = json.loads((tmp_path / "odd.json").read_text(encoding="utf-8"))["tally"]["rows"]
+    rows = json.loads((tmp_path / "odd.json").read_text(encoding="utf-8"))["subjects"][0]["groups"]
     assert [row["group"] for row in rows] == [["a", "🦔"], ["b", "<b>\x1b[31m"]]
 
 
@@ -298,7 +307,7 @@ def test_an_intersection_of_odd_labels_on_a_terminal_without_unicode(tmp_path):
 
 def audit_ncaa(*who):
     done = run("audit", NCAA, "--score", "score", "--outcome", "outcome", "--group", "bracket", *who, "--json", "-")
-    return done.returncode, json.loads(done.stdout)["parity_test"]
+    return done.returncode, parity(json.loads(done.stdout))
 
 
 def test_the_shipped_forecasts_show_no_disparity_between_games():

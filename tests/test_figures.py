@@ -26,7 +26,8 @@ def test_curves_draw_every_group(tally):
 
 def test_gaps_draw_every_pair_on_given_axes(tally):
     figure, ax = matplotlib.pyplot.subplots()
-    assert es.parity_test(tally).plot(ax) is ax
+    display = es.parity_test(tally).plot(ax)
+    assert display.ax_ is ax and display.figure_ is figure
     assert len(ax.lines) == 4
     figure.canvas.draw()
     matplotlib.pyplot.close(figure)
@@ -53,3 +54,26 @@ def test_a_verification_draws_before_and_after():
     figure, both = matplotlib.pyplot.subplots(1, 2)
     assert found.plot(both)[0] is both[0]
     matplotlib.pyplot.close(figure)
+
+
+def test_every_result_draws_itself(tally):
+    study = es.study(es.simulate(60), {"coin": lambda data, seed: seed % 2 / 2}, runs=4)
+    audit = es.audit(tally)
+    for result, n_axes in (
+        (tally, 1),
+        (es.ordering_test(tally), 1),
+        (es.plan(tally), 1),
+        (study, 1),
+        (audit, 2),
+        (es.compare_audits(audit, audit), 1),
+    ):
+        display = result.plot()
+        assert np.size(display.ax_) == n_axes
+        display.figure_.canvas.draw()
+        matplotlib.pyplot.close(display.figure_)
+
+
+def test_a_display_knows_its_axes(tally):
+    display = es.curves(tally).plot()
+    assert display.ax_.figure is display.figure_ and display.get_xlabel() == "score"
+    matplotlib.pyplot.close(display.figure_)

@@ -34,7 +34,7 @@ def test_calibration_errors_are_points_with_limits(tally):
 def test_decisions_are_points_or_lines_along_thresholds(tally):
     _, ax = matplotlib.pyplot.subplots()
     one = es.classification_impact(tally, threshold=0.5)
-    assert one.plot(ax) is ax
+    assert one.plot(ax).ax_ is ax
     ends = sorted(float(x) for line in ax.lines for x in line.get_xdata() if len(line.get_xdata()) == 2)
     assert ends[0] == pytest.approx(min(row["ci_low"] for row in one.rows()))
     finished(ax)

@@ -19,7 +19,8 @@ LAYERS = (
     *("cut", "boundary", "marginal_result", "marginal_pairs", "beyond", "marginal", "simulation", "planning"),
     *("calibration", "accuracy", "verify", "threshold_result", "threshold_solver", "threshold_curves", "thresholds"),
     *("threshold_trial", "multiobjective", "calibration_error", "impact_result", "impact", "ranks", "rank_items", "rank_impact"),
-    *("reproduction", "report", "audit", "sklearn", "testing", "commands", "cli", "__main__"),
+    *("reproduction", "repair", "gate", "provenance", "audit_result", "audit_comparison", "report", "audit", "configuration"),
+    *("sklearn", "testing", "commands", "cli", "__main__"),
 )
 
 # What may be imported downwards, but only inside a function: a tally saves itself, a result draws itself.
@@ -30,7 +31,9 @@ HOMES = {
     **dict.fromkeys(("pandas", "polars", "pyarrow", "pyspark", "dask", "ibis", "numba"), None),
     "sklearn": "sklearn.py",
     "duckdb": "engines/",
+    "jinja2": "report/html.py",
     "matplotlib": "report/",
+    "mlflow": "report/tracking.py",
 }
 
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")

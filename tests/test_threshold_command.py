@@ -94,7 +94,7 @@ def test_pictures_draw_what_the_results_hold(censored):
     assert low < found.by_group["a"] < high
     figure, given = matplotlib.pyplot.subplots()
     test = es.marginal_test(tally, threshold=0.5)
-    assert test.plot(given) is given
+    assert test.plot(given).ax_ is given
     points = {round(float(line.get_xdata()[0]), 9) for line in given.lines if len(line.get_xdata()) == 1}
     assert points == {round(float(value), 9) for one in test.marginals for value in (one.estimate, one.average)}
     for drawn in (figure, ax.figure):

@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from evenscore.audit import audit
+    from evenscore.audit_comparison import AuditComparison, compare_audits
+    from evenscore.audit_result import Audit, GateError
     from evenscore.calibration.calibrator import Calibrator
     from evenscore.calibration.fitting import calibrate
     from evenscore.calibration_error import CalibrationError, calibration_error
     from evenscore.curves import Curves, curves
     from evenscore.engines import tally
     from evenscore.errors import DataError, EvenscoreError, EvenscoreWarning, FileError, MergeError, OptionError
+    from evenscore.gate import Gate
     from evenscore.impact import classification_impact
     from evenscore.impact_result import Impact
     from evenscore.lattice import Lattice
@@ -49,19 +53,23 @@ if TYPE_CHECKING:
 
 # The public names and where they live; loaded when first used, so that `evenscore --help` need not wait for NumPy.
 _HOMES = {
+    "Audit": "evenscore.audit_result",
+    "AuditComparison": "evenscore.audit_comparison",
     "BetterWeights": "evenscore.multiobjective.accuracy",
-    "Calibrator": "evenscore.calibration.calibrator",
     "CalibrationError": "evenscore.calibration_error",
+    "Calibrator": "evenscore.calibration.calibrator",
     "Curves": "evenscore.curves",
     "DataError": "evenscore.errors",
     "EvenscoreError": "evenscore.errors",
     "EvenscoreWarning": "evenscore.errors",
     "FileError": "evenscore.errors",
-    "JointCalibrator": "evenscore.multiobjective.calibrator",
+    "Gate": "evenscore.gate",
+    "GateError": "evenscore.audit_result",
     "Impact": "evenscore.impact_result",
+    "JointCalibrator": "evenscore.multiobjective.calibrator",
     "Lattice": "evenscore.lattice",
-    "MarginalTest": "evenscore.marginal_result",
     "LemmaTest": "evenscore.multiobjective.lemma",
+    "MarginalTest": "evenscore.marginal_result",
     "MergeError": "evenscore.errors",
     "ObjectivesAudit": "evenscore.multiobjective.auditing",
     "OptionError": "evenscore.errors",
@@ -71,20 +79,22 @@ _HOMES = {
     "Simulation": "evenscore.simulation",
     "Study": "evenscore.simulation.study_result",
     "Tally": "evenscore.tally",
-    "Verification": "evenscore.verify",
     "ThresholdTrial": "evenscore.threshold_trial",
     "Thresholds": "evenscore.threshold_result",
+    "Verification": "evenscore.verify",
     "WeightSweep": "evenscore.multiobjective.sweep",
+    "audit": "evenscore.audit",
     "audit_objectives": "evenscore.multiobjective.auditing",
     "better_weights": "evenscore.multiobjective.accuracy",
     "calibrate": "evenscore.calibration.fitting",
     "calibrate_jointly": "evenscore.multiobjective.fitting",
     "calibration_error": "evenscore.calibration_error",
     "classification_impact": "evenscore.impact",
+    "compare_audits": "evenscore.audit_comparison",
     "curves": "evenscore.curves",
     "fair_thresholds": "evenscore.thresholds",
-    "marginal_test": "evenscore.marginal",
     "joint_calibration_test": "evenscore.multiobjective.lemma",
+    "marginal_test": "evenscore.marginal",
     "ordering_test": "evenscore.ordering",
     "parity_test": "evenscore.parity",
     "plan": "evenscore.planning",
@@ -99,6 +109,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "Audit",
+    "AuditComparison",
     "BetterWeights",
     "CalibrationError",
     "Calibrator",
@@ -107,6 +119,8 @@ __all__ = [
     "EvenscoreError",
     "EvenscoreWarning",
     "FileError",
+    "Gate",
+    "GateError",
     "Impact",
     "JointCalibrator",
     "Lattice",
@@ -125,12 +139,14 @@ __all__ = [
     "Thresholds",
     "Verification",
     "WeightSweep",
+    "audit",
     "audit_objectives",
     "better_weights",
     "calibrate",
     "calibrate_jointly",
     "calibration_error",
     "classification_impact",
+    "compare_audits",
     "curves",
     "fair_thresholds",
     "joint_calibration_test",

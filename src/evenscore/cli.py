@@ -25,6 +25,8 @@ from evenscore.commands.apply import apply
 from evenscore.commands.audit import audit
 from evenscore.commands.calibrate import calibrate
 from evenscore.commands.common import in_options
+from evenscore.commands.compare import compare
+from evenscore.commands.init import init
 from evenscore.commands.reproduce import reproduce
 from evenscore.commands.simulate import simulate
 from evenscore.commands.thresholds import thresholds
@@ -36,7 +38,7 @@ def cli() -> None:
     """Does a score mean the same thing for everyone?"""
 
 
-for command in (apply, audit, calibrate, reproduce, simulate, thresholds):
+for command in (apply, audit, calibrate, compare, init, reproduce, simulate, thresholds):
     cli.add_command(command)
 
 

@@ -121,7 +121,8 @@ def p_text(p_value: float) -> str:
     return f"{p_value:.3f}" if p_value >= 0.0005 else f"{p_value:.1e}"
 
 
-def _cells(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]], list[bool]]:
+def cell_texts(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]], list[bool]]:
+    """Header and cells of a table as text, and which columns are numbers."""
     names = list(rows[0])
     body = [[p_text(v) if _is_p(n, v) else number_text(v) for n, v in row.items()] for row in rows]
     numeric = [all(isinstance(row[n], int | float) and not isinstance(row[n], bool) for row in rows) for n in names]
@@ -142,7 +143,7 @@ def text_table(rows: Sequence[dict[str, Any]], limit: int = 40) -> str:
     """An aligned table for a terminal; numbers to the right."""
     if not rows:
         return "  (no rows)"
-    header, body, numeric = _cells(rows[:limit])
+    header, body, numeric = cell_texts(rows[:limit])
     body = [[printable(cell) for cell in line] for line in body]
     widths = [max(_width(line[i]) for line in [header, *body]) for i in range(len(header))]
     lines = [
@@ -168,7 +169,7 @@ def html_table(rows: Sequence[dict[str, Any]], limit: int = 200) -> str:
     """A plain HTML table; every label is escaped."""
     if not rows:
         return "<p>(no rows)</p>"
-    header, body, numeric = _cells(rows[:limit])
+    header, body, numeric = cell_texts(rows[:limit])
     body = [[printable(cell, 200) for cell in line] for line in body]
 
     def line(cells: list[str], tag: str) -> str:

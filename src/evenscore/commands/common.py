@@ -33,9 +33,13 @@ def data_argument(command: Any) -> Any:
 
 def data_options(command: Any) -> Any:
     """The options that say which column is what."""
+    return click.option("--score", metavar="COLUMN", help="The score.")(column_options(command))
+
+
+def column_options(command: Any) -> Any:
+    """The same without the score, of which some commands take several."""
     for option in reversed(
         (
-            click.option("--score", metavar="COLUMN", help="The score."),
             click.option("--outcome", metavar="COLUMN", help="What came true: 0/1, or any number."),
             click.option(
                 "--group", "groups", metavar="COLUMN", multiple=True, help="The group; give it twice for an intersection."
@@ -80,11 +84,7 @@ def read_tally(
     from evenscore.archive import is_tally_file, load_tally
 
     if len(data) == 1 and is_tally_file(Path(data[0])):
-        unset = (None, click.core.ParameterSource.DEFAULT)
-        given = [name for name in OF_DATA if context.get_parameter_source(name) not in unset]
-        if given:
-            needless = "group" if given[0] == "groups" else given[0]
-            raise click.UsageError(f"{data[0]} is a saved tally, made once and for all; leave out --{needless}", context)
+        require_no_columns(context, data)
         return load_tally(Path(data[0]))
     require_columns(context, data, options)
     from evenscore.engines.files import tally_files
@@ -107,6 +107,15 @@ def read_tally(
         progress=None if quiet else lambda done, total: show(f"counting {done:,} of {total:,} rows", quiet),
         say=notes.append,
     )
+
+
+def require_no_columns(context: click.Context, data: tuple[str, ...], more: tuple[str, ...] = ()) -> None:
+    """A saved tally knows its columns."""
+    sources = {name: context.get_parameter_source(name) for name in (*OF_DATA, *more)}
+    given = [name for name, source in sources.items() if source is click.core.ParameterSource.COMMANDLINE]
+    if given:
+        needless = given[0].removesuffix("s") if given[0] in ("groups", "scores", "attributes") else given[0]
+        raise click.UsageError(f"{data[0]} is a saved tally, made once and for all; leave out --{needless}", context)
 
 
 def require_columns(context: click.Context, data: tuple[str, ...], options: dict[str, Any]) -> None:
@@ -188,7 +197,11 @@ def noted_warnings(notes: list[str]) -> Iterator[None]:
 
 def in_options(message: str) -> str:
     """Advice such as nulls='drop' in the words of the command line."""
-    message = re.sub(r"(?<![\w'\"])(nulls|scale|cells|alpha|tolerance|weighting|method)='?([\w.+-]+)'?", r"--\1 \2", message)
+    message = re.sub(
+        r"(?<![\w'\"])(nulls|scale|cells|alpha|tolerance|weighting|method|gate|reference|decide|threshold)='?([\w.+-]+)'?",
+        r"--\1 \2",
+        message,
+    )
     message = re.sub(r"(?<![\w'\"])on_unknown='(\w+)'", r"--on-unknown \1", message)
     message = re.sub(r"(?<![\w'\"])split='([^']*)'", r"--split \1", message)
-    return re.sub(r"(?<![\w'\"])(weight|count)=(?!\w)", r"--\1", message)
+    return re.sub(r"(?<![\w'\"])(weight|count|tolerance|threshold)=(?!\w)", r"--\1", message)

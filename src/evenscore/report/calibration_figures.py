@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from evenscore.calibration.calibrator import Calibrator
+from evenscore.report.display import displayed
 from evenscore.report.figures import COLOURS, STYLES, axes, plain
 from evenscore.tables import p_text
 from evenscore.verify import Verification, rms_gap
 
 
+@displayed
 def draw_calibrator(calibrator: Calibrator, ax: Any = None) -> Any:
     """The map of each group with two standard errors on either side."""
     ax = axes(ax)
@@ -33,6 +35,7 @@ def draw_calibrator(calibrator: Calibrator, ax: Any = None) -> Any:
     return ax
 
 
+@displayed
 def draw_verification(verification: Verification, ax: Any = None) -> Any:
     """The gap of each pair along the score, before and after the repair, side by side; ``ax`` may be a pair of axes."""
     left, right = _pair_of_axes(ax)

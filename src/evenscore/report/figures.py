@@ -7,6 +7,7 @@ from typing import Any
 from evenscore.curves import Curves
 from evenscore.errors import EvenscoreError
 from evenscore.parity_result import ParityTest
+from evenscore.report.display import displayed
 from evenscore.tables import label_text, p_text
 
 # Okabe and Ito's colours, told apart with any kind of colour vision.
@@ -28,6 +29,7 @@ def plain(label: Any) -> str:
     return "\u200b" + label_text(label).replace("$", r"\$")
 
 
+@displayed
 def draw_curves(curves: Curves, ax: Any = None) -> Any:
     """The expected outcome along the score, a line and a simultaneous band a group."""
     ax = axes(ax)
@@ -43,6 +45,7 @@ def draw_curves(curves: Curves, ax: Any = None) -> Any:
     return ax
 
 
+@displayed
 def draw_gaps(test: ParityTest, ax: Any = None) -> Any:
     """The gap of each pair along the score, with its simultaneous band."""
     ax = axes(ax)

@@ -6,9 +6,11 @@ from typing import Any
 
 from evenscore.calibration_error.result import CalibrationError
 from evenscore.impact_result import CLASSIFICATION, Impact
+from evenscore.report.display import displayed
 from evenscore.report.figures import COLOURS, STYLES, axes, plain
 
 
+@displayed
 def draw_calibration_error(found: CalibrationError, ax: Any = None) -> Any:
     """The error of each group and overall as a point with its limits."""
     ax = axes(ax)
@@ -19,6 +21,7 @@ def draw_calibration_error(found: CalibrationError, ax: Any = None) -> Any:
     return ax
 
 
+@displayed
 def draw_impact(found: Impact, ax: Any = None) -> Any:
     """The change of each group with its limits: points, or lines along the thresholds when there are several."""
     ax = axes(ax)

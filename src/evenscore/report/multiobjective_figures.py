@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from evenscore.multiobjective.sweep import WeightSweep
+from evenscore.report.display import displayed
 from evenscore.report.figures import COLOURS, axes, plain
 from evenscore.verdict import DISPARITY
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 
 
+@displayed
 def draw_sweep(sweep: WeightSweep, ax: Any = None) -> Any:
     """The size of the largest gap of every blend; a filled mark is a gap that is shown."""
     ax = axes(ax)

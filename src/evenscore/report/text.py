@@ -4,76 +4,66 @@ from __future__ import annotations
 
 import textwrap
 
-import numpy as np
-
-from evenscore.parity_result import PairTest, ParityTest
-from evenscore.tables import label_text, number_text, p_text, printable, text_table
-from evenscore.tally import Tally
-from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY
+from evenscore.audit_result import Audit, Subject
+from evenscore.report.words import headline, largest_pair, limits, sides, subject_sentences
+from evenscore.tables import number_text, p_text, printable, text_table
+from evenscore.verdict import DISPARITY
 
 WIDTH = 96
-WORDS = {
-    DISPARITY: "the same score does not mean the same outcome in every group",
-    PARITY: "wherever there are enough people to tell, gaps stay within the tolerance",
-    INCONCLUSIVE: "no disparity is shown, which is not the same as parity",
-}
+INK = {"disparity": "31;1", "inconclusive": "33;1", "parity": "36;1"}
 
 
-def audit_text(tally: Tally, test: ParityTest, notes: list[str]) -> str:
-    """Groups, verdict, pairs and where the gaps are."""
-    blocks = [_data(tally, notes), _verdict(test), _pairs(test), _where(test), _footer(test)]
+def audit_text(audit: Audit, colour: bool = False) -> str:
+    """Each score and attribute with its groups, verdict, pairs and the rest in sentences; then the gate."""
+    blocks = [_subject(audit, subject, colour) for subject in audit.subjects]
+    gate = audit.check()
+    lines = [f"gate {gate.rule}: {gate.outcome}, {gate.reason}"]
+    lines += [f"limit: {text}" for text in limits(audit)]
+    if len(audit.subjects) > 1:
+        whole = _inked(audit.verdict, colour)
+        blocks.append(f"  {whole} in all: {headline(audit.verdict, audit.tolerance)}\n\n{text_table(audit.rows())}")
+    blocks.append("\n".join(_wrapped(line) for line in lines))
     return "\n\n".join(block for block in blocks if block)
 
 
 def _wrapped(text: str, indent: str = "  ") -> str:
-    return textwrap.fill(printable(text, 400), WIDTH, initial_indent=indent, subsequent_indent=indent)
+    return textwrap.fill(printable(text, 600), WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")
 
 
-def _data(tally: Tally, notes: list[str]) -> str:
-    lines = [text_table(tally.rows())]
+def _inked(verdict: str, colour: bool) -> str:
+    return f"\x1b[{INK[verdict]}m{verdict.upper()}\x1b[0m" if colour else verdict.upper()
+
+
+def _subject(audit: Audit, subject: Subject, colour: bool) -> str:
+    several = [f"  {printable(subject.name, 90)}"] if len(audit.subjects) > 1 else []
+    parts = [*several, _data(subject), _verdict(subject, audit, colour), text_table(subject.parity.rows()), _more(subject)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _data(subject: Subject) -> str:
+    tally = subject.tally
     users = "rows are taken as independent" if tally.independent else f"users: {tally.columns.user}" if tally.columns else ""
-    lines.append(_wrapped(f"{sum(tally.n_rows.values()):,} rows; {users}"))
-    return "\n".join([*lines, *(_wrapped(note) for note in [*tally._notes(), *notes])])
+    lines = [text_table(tally.rows()), _wrapped(f"{sum(tally.n_rows.values()):,} rows; {users}")]
+    return "\n".join([*lines, *(_wrapped(note) for note in subject.notes)])
 
 
-def _verdict(test: ParityTest) -> str:
-    words = WORDS[test.verdict]
-    if test.verdict == DISPARITY and test.tolerance is not None:
-        words = f"for the same score outcomes differ by more than {test.tolerance:g} between groups"
-    lines = [f"  {test.verdict.upper()}: {words}  (p = {p_text(test.p_value)})"]
-    if np.isfinite(test.max_gap):
-        pair = max(test.pairs, key=lambda p: abs(p.max_gap) if np.isfinite(p.max_gap) else -1)
-        where = f"at score {number_text(pair.at_score)}, outcomes of {_sides(pair, pair.max_gap)}"
+def _verdict(subject: Subject, audit: Audit, colour: bool) -> str:
+    p_value = min((subject.tests[name].p_value for name in subject.decides), key=lambda p: p if p == p else 2.0)
+    lines = [f"  {_inked(subject.verdict, colour)}: {headline(subject.verdict, audit.tolerance)}  (p = {p_text(p_value)})"]
+    pair = largest_pair(subject.parity)
+    if pair is not None:
+        where = f"at score {number_text(pair.at_score)}, {sides(pair, pair.max_gap)}"
         lines.append(_wrapped(f"largest gap: {abs(pair.max_gap):.3f} {where}"))
-    if test.verdict != DISPARITY:
-        lines.append(_wrapped(test.reason))
+    if subject.verdict != DISPARITY:
+        lines.append(_wrapped(subject.reason))
     return "\n".join(lines)
 
 
-def _sides(pair: PairTest, gap: float) -> str:
-    high, low = (pair.group_a, pair.group_b) if gap > 0 else (pair.group_b, pair.group_a)
-    return f"{printable(label_text(high))} above {printable(label_text(low))}"
-
-
-def _pairs(test: ParityTest) -> str:
-    return text_table(test.rows())
-
-
-def _where(test: ParityTest) -> str:
-    lines = []
-    for pair in test.pairs:
-        for region in pair.regions:
-            low, high = number_text(region.score_low), number_text(region.score_high)
-            where = f"at score {low}" if low == high else f"from score {low} to {high}"
-            lines.append(f"    {_sides(pair, region.gap)} {where}, by up to {abs(region.gap):.3f}")
-    if lines:
-        return "\n".join(["  where a gap is shown:", *lines])
-    if test.verdict == DISPARITY:
-        return "  no single score shows a gap by itself; the evidence is spread along the score"
-    return ""
-
-
-def _footer(test: ParityTest) -> str:
+def _more(subject: Subject) -> str:
+    """What stands in no table."""
+    test = subject.parity
+    said = [each.text for each in subject_sentences(subject) if each.kind not in ("tested", "gap", "power")]
     weighed = "each user counts once, whatever the number of rows" if test.weighting == "user" else "each row counts once"
-    lines = [f"tested: {test.null}", f"how: method {test.method}, {weighed}, level {test.alpha:g}", *test.remarks]
-    return "\n".join(_wrapped(line) for line in lines)
+    how = [f"tested: {test.null}", f"how: method {test.method}, {weighed}, level {test.alpha:.3g}"]
+    remarks = [remark for remark in test.remarks if remark not in said]
+    return "\n".join(_wrapped(line) for line in [*said, *how, *remarks])

@@ -11,6 +11,7 @@ import numpy as np
 from evenscore.archive import write_whole
 from evenscore.errors import require_option
 from evenscore.marginal_result import MarginalTest
+from evenscore.report.display import displayed
 from evenscore.report.figures import COLOURS, STYLES, axes, plain
 from evenscore.tables import number_text, p_text
 from evenscore.threshold_result import Thresholds
@@ -19,6 +20,7 @@ KINDS = ("png", "svg", "pdf")
 AROUND = 0.35  # of the scores, on either side of all cuts
 
 
+@displayed
 def draw_marginals(test: MarginalTest, ax: Any = None) -> Any:
     """The outcome at the threshold (filled) and the average of everybody beyond it (hollow), by group."""
     ax = axes(ax)
@@ -39,6 +41,7 @@ def draw_marginals(test: MarginalTest, ax: Any = None) -> Any:
     return ax
 
 
+@displayed
 def draw_thresholds(found: Thresholds, ax: Any = None) -> Any:
     """The curves near the thresholds with bands; grey: the cuts before, coloured: those of each group now."""
     ax = axes(ax)

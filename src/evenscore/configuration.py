@@ -1,0 +1,138 @@
+"""``evenscore.toml``: the options of an audit in a file. Unknown keys are errors, so that a typing mistake never goes unnoticed."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from evenscore.errors import FileError, OptionError, listing
+
+NAME = "evenscore.toml"
+
+TEXT, NUMBER, WHOLE, FLAG, TEXTS, NESTED = "text", "a number", "a whole number", "true or false", "text or a list of text", "a list"
+
+# Each key with the kind of its value; the option of the command line has the same name unless OPTIONS says otherwise.
+KEYS: dict[str, dict[str, str]] = {
+    "data": {
+        **dict.fromkeys(("path", "score", "group"), TEXTS),
+        **dict.fromkeys(("outcome", "user", "weight", "count", "nulls", "scale"), TEXT),
+        "attributes": NESTED,
+        "independent": FLAG,
+        "cells": WHOLE,
+    },
+    "test": {
+        **dict.fromkeys(("tolerance", "threshold", "alpha"), NUMBER),
+        **dict.fromkeys(("positive", "method", "weighting", "reference"), TEXT),
+        "decide": TEXTS,
+        "repair": FLAG,
+        "seed": WHOLE,
+    },
+    "gate": {"rule": TEXT, "require_power": NUMBER},
+    "output": dict.fromkeys(("title", "report", "json", "junit", "summary"), TEXT),
+}
+
+TEMPLATE = """\
+# Settings of `evenscore audit`. Options on the command line override them; unknown keys are errors.
+
+[data]
+{path}           # a file, folder, glob or list of these; paths are relative to this file
+{score}          # the score; a list audits several
+{outcome}        # what came true: 0/1, or any number
+{group}          # the group; a list is an intersection
+# attributes = ["gender", ["gender", "age_band"]]   # instead of group: audit several, lists inside are intersections
+{user}           # whose row it is: rows of one user are not independent
+# independent = true          # instead of user: every row is a different person
+# weight = "weight"           # a survey weight
+# nulls = "drop"              # leave out rows with missing values, and say how many; default: an error
+
+[test]
+tolerance = {tolerance}              # a gap in outcomes that does not matter; parity can be shown only with one
+# threshold = 0.5             # the score at which a decision is made
+# positive = "above"          # or "below", when the decision goes to scores below it
+# alpha = 0.05                # the chance of any false alarm
+# weighting = "user"          # or "row"
+# decide = ["parity"]         # the tests that make the verdict
+
+[gate]
+rule = "difference"           # fail on a disparity; "equivalence" passes only when parity is shown within the tolerance
+# require_power = 0.05        # also fail when a gap of this size would be missed too often
+
+[output]
+report = "audit.html"
+json = "audit.json"
+# junit = "audit.xml"
+"""
+
+
+def read_settings(path: Path) -> dict[str, dict[str, Any]]:
+    """The settings of a file by section, checked; paths of data and outputs are made relative to the file's folder."""
+    try:
+        with path.open("rb") as file:
+            found = tomllib.load(file)
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FileError(f"{path} is not valid TOML: {error}") from None
+    for section, entries in found.items():
+        _require_known(path, section, KEYS, "")
+        if not isinstance(entries, dict):
+            raise OptionError(f"{path}: {section} must be a section, written [{section}]")
+        for key, value in entries.items():
+            _require_known(path, key, KEYS[section], f"[{section}] ")
+            _require_kind(path, f"[{section}] {key}", value, KEYS[section][key])
+    return _relative(found, path.parent)
+
+
+def _require_known(path: Path, name: str, known: dict[str, Any], where: str) -> None:
+    if name not in known:
+        close = difflib.get_close_matches(name, known, 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise OptionError(f"{path}: {where}unknown key {name!r}{hint} (known: {listing(known)})")
+
+
+def _require_kind(path: Path, name: str, value: Any, kind: str) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    fits = {
+        TEXT: isinstance(value, str),
+        NUMBER: number,
+        WHOLE: number and isinstance(value, int),
+        FLAG: isinstance(value, bool),
+        TEXTS: isinstance(value, str) or _all_text(value),
+        NESTED: isinstance(value, list) and bool(value) and all(isinstance(item, str) or _all_text(item) for item in value),
+    }
+    if not fits[kind]:
+        raise OptionError(f"{path}: {name} must be {kind}, not {value!r}")
+
+
+def _all_text(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
+
+
+def _relative(settings: dict[str, dict[str, Any]], folder: Path) -> dict[str, dict[str, Any]]:
+    def moved(value: Any) -> Any:
+        return [moved(item) for item in value] if isinstance(value, list) else str(folder / value) if value != "-" else value
+
+    places = {"data": ("path",), "output": ("report", "json", "junit", "summary")}
+    return {
+        section: {key: moved(value) if key in places.get(section, ()) else value for key, value in entries.items()}
+        for section, entries in settings.items()
+    }
+
+
+def template(*, tolerance: float, **columns: str | None) -> str:
+    """A commented file to start from; columns that are not known yet stand as comments."""
+
+    def line(name: str, example: str) -> str:
+        value = columns.get(name)
+        return f"{name} = {quoted(value)}" if value is not None else f'# {name} = "{example}"'
+
+    examples = {"path": "predictions.parquet", "score": "score", "outcome": "outcome", "group": "group", "user": "user_id"}
+    return TEMPLATE.format(tolerance=f"{tolerance:g}", **{name: line(name, example) for name, example in examples.items()})
+
+
+def quoted(text: str) -> str:
+    """A TOML string, whatever it holds."""
+    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    return '"' + "".join(escapes.get(c, c if c.isprintable() else f"\\U{ord(c):08x}") for c in text) + '"'

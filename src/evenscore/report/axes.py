@@ -1,0 +1,69 @@
+"""Scales and ticks of a picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from evenscore.lattice import Lattice
+
+Scale = Callable[[float], float]
+
+
+def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Round numbers between two limits.
+
+    >>> nice_ticks(0, 1)
+    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    """
+    span = high - low
+    if not (math.isfinite(span) and span > 0):
+        return [low]
+    rough = span / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * (1 - 1e-9))
+    first = math.ceil(low / step - 1e-9)
+    count = math.floor(high / step + 1e-9) - first + 1
+    return [round((first + i) * step, 12) + 0.0 for i in range(count)]
+
+
+def tick_text(value: float) -> str:
+    """A tick in as few digits as it has.
+
+    >>> [tick_text(value) for value in (0.0, 0.25, 1500.0, 2000000.0)]
+    ['0', '0.25', '1,500', '2,000,000']
+    """
+    return f"{value:,.10g}" if 1e-4 <= abs(value) < 1e9 or value == 0 else f"{value:.3g}"
+
+
+def log_ticks(low: float, high: float, most: int = 4) -> list[float]:
+    """Powers of ten between two limits, not too many."""
+    powers = range(math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9) + 1)
+    step = max(1, math.ceil(len(powers) / most))
+    return [10.0**power for power in powers if power % step == 0]
+
+
+def linear(low: float, high: float, start: float, end: float) -> Scale:
+    """A scale from numbers to pixels."""
+    span = (high - low) or 1.0
+    return lambda value: start + (value - low) / span * (end - start)
+
+
+def logarithmic(low: float, high: float, start: float, end: float) -> Scale:
+    """The same for the logarithm; what is not positive lies at the lower end."""
+    inner = linear(math.log10(low), math.log10(high), start, end)
+    return lambda value: inner(math.log10(max(value, low)))
+
+
+def score_ticks(lattice: Lattice, limits: tuple[float, float]) -> tuple[tuple[float, str], ...]:
+    """Ticks of the score axis, which may be on another scale than the score: position and words."""
+    if lattice.scale == "score":
+        return tuple((tick, tick_text(tick)) for tick in nice_ticks(*limits))
+    if lattice.scale == "logit":
+        odds = (0.0001, 0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999, 0.9999)
+        places = lattice.to_axis(np.array(odds))
+        return tuple((float(x), tick_text(s)) for x, s in zip(places, odds, strict=True) if limits[0] <= x <= limits[1])
+    places = np.linspace(*limits, 6)
+    return tuple((float(x), f"{s:.3g}") for x, s in zip(places, lattice.to_score(places), strict=True))

@@ -1,0 +1,65 @@
+"""The report as one HTML page: no network, no style attributes, scripts and styles allowed by their hash alone."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from evenscore.report.document import Chart, Document
+from evenscore.report.svg import draw, look, pixel, sample
+from evenscore.tables import printable
+
+PAGE = Path(__file__).parent / "page"
+
+
+def render(document: Document) -> str:
+    """The whole page."""
+    style, script = _read("figure.css") + _read("page.css"), _read("script.js")
+    policy = (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'; form-action 'none'"
+    )
+    return _environment().get_template("report.html").render(document=document, style=style, script=script, policy=policy)
+
+
+def fragment(document: Document) -> str:
+    """The verdict, the summary and the first pictures, for a notebook; styles stay within."""
+    return _environment().get_template("fragment.html").render(document=document, style=_read("figure.css"))
+
+
+def _read(name: str) -> str:
+    return (PAGE / name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@cache
+def _environment() -> Any:
+    import jinja2
+    from markupsafe import Markup
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(PAGE),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["drawn"] = lambda figure: Markup(draw(figure))  # svg.py escapes every word it writes
+    environment.filters["plain"] = _plain
+    environment.globals["sample"] = lambda style, kind="line": Markup(sample(style, kind))
+    environment.globals["look"] = look
+    environment.globals["places"] = lambda figure: (
+        [pixel(figure, place) for place in figure.places] if isinstance(figure, Chart) else []
+    )
+    environment.globals["safe"] = Markup
+    return environment
+
+
+def _plain(text: Any) -> str:
+    """Text without control characters, which no page should hold."""
+    return printable(str(text), 2000)

@@ -1,0 +1,44 @@
+"""An audit as JUnit's XML: each test that decides is a test case."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+from evenscore.audit_result import Audit, Subject
+from evenscore.gate import FAILED, UNSHOWN
+from evenscore.report.words import subject_sentences
+
+NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def audit_junit(audit: Audit) -> str:
+    """A disparity is a failure; what is not shown where it must be, too; with a gate that does not ask, it passes."""
+    suite = ElementTree.Element("testsuite", name="evenscore", timestamp=audit.provenance.created)
+    failures = 0
+    for subject in audit.subjects:
+        found = audit.check_subject(subject)
+        for name in subject.decides:
+            case = ElementTree.SubElement(suite, "testcase", classname=_xml(f"evenscore.{subject.name}"), name=name)
+            if found.outcome in (FAILED, UNSHOWN) and subject.tests[name].verdict != "parity":
+                failures += 1
+                failure = ElementTree.SubElement(case, "failure", message=_xml(found.reason), type=found.outcome)
+                failure.text = _sentences(subject)
+            else:
+                ElementTree.SubElement(case, "system-out").text = _sentences(subject)
+    suite.set("tests", str(sum(len(subject.decides) for subject in audit.subjects)))
+    suite.set("failures", str(failures))
+    suite.set("errors", "0")
+    root = ElementTree.Element("testsuites")
+    root.append(suite)
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _sentences(subject: Subject) -> str:
+    return _xml("\n".join([f"{subject.verdict}: {subject.reason}", *(each.text for each in subject_sentences(subject))]))
+
+
+def _xml(text: str) -> str:
+    """Text without characters that XML cannot hold."""
+    return NOT_XML.sub("\ufffd", text)

@@ -1,0 +1,259 @@
+"""The result of an audit in plain sentences: what is shown, how large, what could have been seen, and what this does not say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenscore.audit_result import Audit, Subject
+from evenscore.parity_result import PairTest, ParityTest, Region
+from evenscore.tables import label_text, number_text, p_text
+from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY
+
+HEADLINES = {
+    DISPARITY: "the same score does not mean the same outcome in every group",
+    PARITY: "wherever there are enough people to tell, gaps stay within the tolerance",
+    INCONCLUSIVE: "no disparity is shown, which is not the same as parity",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """kind: "verdict", "tested", "gap", "power", "where", "weighting", "ordering" ... or "limit"."""
+
+    kind: str
+    text: str
+
+
+def headline(verdict: str, tolerance: float | None) -> str:
+    """The verdict in a sentence."""
+    if verdict == DISPARITY and tolerance is not None:
+        return f"for the same score outcomes differ by more than {tolerance:g} between groups"
+    return HEADLINES[verdict]
+
+
+def audit_sentences(audit: Audit) -> list[Sentence]:
+    """The whole audit, most important first."""
+    found = [Sentence("verdict", f"{audit.verdict}: {headline(audit.verdict, audit.tolerance)}")]
+    for subject in audit.subjects:
+        name = f"{subject.name}: " if len(audit.subjects) > 1 else ""
+        found += [Sentence(each.kind, name + each.text) for each in subject_sentences(subject)]
+    return [*found, *(Sentence("limit", text) for text in limits(audit))]
+
+
+def subject_sentences(subject: Subject) -> list[Sentence]:
+    """One score and attribute."""
+    return [
+        Sentence(kind, text)
+        for kind, text in (
+            ("tested", tested(subject)),
+            ("gap", largest_gap(subject.parity)),
+            ("power", could_be_seen(subject.parity)),
+            ("where", where(subject.parity)),
+            ("weighting", other_weighting(subject.parity)),
+            ("ordering", ordering(subject)),
+            ("calibration", calibration(subject)),
+            ("threshold", threshold(subject)),
+            ("thresholds", thresholds(subject)),
+            ("impact", impact(subject)),
+            ("repair", repair(subject)),
+        )
+        if text
+    ]
+
+
+def tested(subject: Subject) -> str:
+    """What was tested on how many people, in the words of the estimand."""
+    tally = subject.tally
+    users, rows = sum(tally.n_users.values()), sum(tally.n_rows.values())
+    people = f"{rows:,} independent rows" if tally.independent else f"{rows:,} rows of {users:,} users"
+    return f"tested whether {subject.parity.null}, on {people} in {len(tally.groups)} groups"
+
+
+def largest_gap(test: ParityTest) -> str:
+    """The largest gap beside the p-value."""
+    pair = largest_pair(test)
+    if pair is None:
+        return "no pair of groups could be judged: " + test.reason
+    tail = "for no gap at any score" if test.tolerance is None else f"for no gap beyond {test.tolerance:g} at any score"
+    return (
+        f"the largest gap is {abs(pair.max_gap):.3f} at score {number_text(pair.at_score)}, {sides(pair, pair.max_gap)} "
+        f"(p = {p_text(test.p_value)} {tail})"
+    )
+
+
+def largest_pair(test: ParityTest) -> PairTest | None:
+    """The pair of groups with the largest gap."""
+    known = [pair for pair in test.pairs if np.isfinite(pair.max_gap)]
+    return max(known, key=lambda pair: abs(pair.max_gap)) if known else None
+
+
+def sides(pair: PairTest, gap: float) -> str:
+    """Which group is above which."""
+    high, low = (pair.group_a, pair.group_b) if gap > 0 else (pair.group_b, pair.group_a)
+    return f"outcomes of {label_text(high)} above {label_text(low)}"
+
+
+def could_be_seen(test: ParityTest) -> str:
+    """The smallest gap that could have been seen."""
+    if np.isnan(test.minimum_detectable_gap):
+        return ""
+    return (
+        f"a constant gap of {test.minimum_detectable_gap:.3g} or more would be found with probability 0.8; smaller ones, and gaps "
+        "at few scores, may be missed"
+    )
+
+
+def where(test: ParityTest, limit: int = 3) -> str:
+    """Where along the score a gap is shown, the largest first."""
+    found = sorted(((region, pair) for pair in test.pairs for region in pair.regions), key=lambda each: -abs(each[0].gap))
+    if not found:
+        spread = "no single score shows a gap by itself; the evidence is spread along the score"
+        return spread if test.verdict == DISPARITY else ""
+    more = f"; and {len(found) - limit} more" if len(found) > limit else ""
+    return "a gap is shown for " + "; ".join(_region(*each) for each in found[:limit]) + more
+
+
+def _region(region: Region, pair: PairTest) -> str:
+    low, high = number_text(region.score_low), number_text(region.score_high)
+    found = f"{sides(pair, region.gap)} by up to {abs(region.gap):.3f}"
+    if low == high:
+        return f"{found} at score {low}"
+    share = f"{region.share_a:.0%} of {label_text(pair.group_a)} and {region.share_b:.0%} of {label_text(pair.group_b)}"
+    return f"{found} from score {low} to {high} ({share} live there)"
+
+
+def other_weighting(test: ParityTest) -> str:
+    """What the other weighting says."""
+    if test.other is None:
+        return ""
+    if test.disagreement:
+        return test.disagreement
+    return f"counting each {test.other.weighting} once instead gives the same verdict (p = {p_text(test.other.p_value)})"
+
+
+def ordering(subject: Subject) -> str:
+    """What the ordering test says."""
+    test = subject.ordering
+    if test.verdict == DISPARITY:
+        shown = sorted((pair for pair in test.pairs if pair.verdict == DISPARITY), key=lambda pair: -pair.at_least)
+        more = f"; and {len(shown) - 2} more pairs of groups" if len(shown) > 2 else ""
+        return "order across groups: " + "; ".join(pair.reason for pair in shown[:2]) + more
+    if np.isnan(test.p_value):
+        return ""
+    return (
+        f"order across groups: no lower score of one group is shown to stand for a higher outcome than a higher score of another "
+        f"(p = {p_text(test.p_value)})"
+    )
+
+
+def calibration(subject: Subject) -> str:
+    """How far scores are from outcomes, best and worst."""
+    if subject.calibration is None:
+        return ""
+    known = [one for one in subject.calibration.estimates[:-1] if np.isfinite(one.estimate)]
+    if not known:
+        return ""
+    worst, best = max(known, key=lambda one: one.estimate), min(known, key=lambda one: one.estimate)
+    words = f"scores of {label_text(worst.group)} are off by {worst.estimate:.3f} ({worst.ci_low:.3f} to {worst.ci_high:.3f})"
+    if worst is not best:
+        words += f", those of {label_text(best.group)} by {best.estimate:.3f} ({best.ci_low:.3f} to {best.ci_high:.3f})"
+    return f"{words}: the root mean square of expected outcome less score"
+
+
+def threshold(subject: Subject) -> str:
+    """What the marginal test says."""
+    test = subject.marginal
+    if test is None:
+        return ""
+    if test.verdict == DISPARITY:
+        shown = sorted((pair for pair in test.pairs if pair.verdict == DISPARITY), key=lambda pair: -abs(pair.gap))
+        more = f"; and {len(shown) - 2} more pairs of groups" if len(shown) > 2 else ""
+        words = "; ".join(pair.reason for pair in shown[:2]) + more
+        return f"at the threshold {subject.threshold:g}: {words} (p = {p_text(test.p_value)})"
+    if np.isnan(test.p_value):
+        return f"at the threshold {subject.threshold:g} nothing can be judged: {test.reason}"
+    gap = f"largest gap {abs(test.max_gap):.3f}, p = {p_text(test.p_value)}"
+    return f"at the threshold {subject.threshold:g}: {test.verdict}, {test.reason} ({gap})"
+
+
+def thresholds(subject: Subject) -> str:
+    """The thresholds that would even out outcomes."""
+    found = subject.thresholds
+    if found is None or subject.marginal is None or subject.marginal.verdict != DISPARITY:
+        return ""
+    each = ", ".join(f"{number_text(one.threshold)} for {label_text(one.group)}" for one in found.groups[:6])
+    state = "would have the same expected outcome at their thresholds" if found.solved else "would come closest to equal outcomes"
+    return f"with {each} all groups {state}, at the same overall share of positive decisions"
+
+
+def impact(subject: Subject) -> str:
+    """Whose decisions calibrated scores would change most."""
+    if subject.impact is None:
+        return ""
+    known = [row for row in subject.impact.rows() if row["group"] is not None and np.isfinite(row["estimate"])]
+    if not known:
+        return ""
+    row = max(known, key=lambda row: abs(row["estimate"]))
+    return (
+        f"with calibrated scores {100 * row['rate_after']:.1f} % of {label_text(row['group'])} would get the decision instead of "
+        f"{100 * row['rate_before']:.1f} % (change {100 * row['estimate']:+.1f} points, {100 * row['ci_low']:+.1f} to "
+        f"{100 * row['ci_high']:+.1f})"
+    )
+
+
+def repair(subject: Subject) -> str:
+    """What a repair would do."""
+    return "" if subject.repair is None else f"suggested repair: {subject.repair.words}"
+
+
+def limits(audit: Audit) -> list[str]:
+    """What the audit does not say."""
+    found = []
+    if audit.verdict == INCONCLUSIVE:
+        found.append("that no disparity is shown is not evidence that there is none: see what could have been seen")
+    for subject in audit.subjects:
+        name = f"{subject.name}: " if len(audit.subjects) > 1 else ""
+        found += [name + text for text in _subject_limits(subject)]
+    if len(audit.subjects) > 1:
+        found.append(
+            f"{len(audit.subjects)} scores and attributes share the level {audit.alpha:g}: each is tested at "
+            f"{audit.subjects[0].alpha:.3g}"
+        )
+    found.append(
+        "outcomes are taken as recorded: if they are measured differently for different groups, equal outcomes would not show it. "
+        "Parity of outcomes given the score says nothing about who gets which score, or how the score is used"
+    )
+    return found
+
+
+def _subject_limits(subject: Subject) -> list[str]:
+    names = {
+        "calibration": "calibration error",
+        "thresholds": "other thresholds",
+        "impact": "impact on decisions",
+        "repair": "repair",
+    }
+    found = [f"{names[step]} is not given: {reason}" for step, reason in subject.unavailable.items()]
+    tally, test = subject.tally, subject.parity
+    spans = [pair.interval for pair in test.pairs if pair.judged]
+    if spans:
+        low, high = min(span[0] for span in spans), max(span[1] for span in spans)
+        found.append(
+            f"only scores from {number_text(low)} to {number_text(high)} were compared, where both groups have enough people"
+        )
+    if getattr(tally, "released", None):
+        found.append("this is a released tally, thinned so that no few people can be told apart: curves are coarser than the data")
+    if tally.independent:
+        found.append("rows were declared independent; if people occur in several rows, false alarms are likely")
+    unlabelled = sum(tally.n_unlabelled.values())
+    if unlabelled:
+        found.append(f"{unlabelled:,} rows have no known outcome; the audit is about those that have one")
+    unjudged = [pair for pair in test.pairs if not pair.judged]
+    if unjudged and len(unjudged) < len(test.pairs):
+        found.append(f"{len(unjudged)} of {len(test.pairs)} pairs of groups could not be judged: too few people in common scores")
+    few = [label_text(group) for group, users in tally.n_users.items() if users < 30]
+    if few:
+        found.append(f"fewer than 30 users: {', '.join(few[:10])}{' ...' if len(few) > 10 else ''}")
+    return found
