@@ -20,9 +20,10 @@ from evenscore.verdict import DISPARITY
 
 Floats = NDArray[np.float64]
 
-MOST_GROUPS, MOST_PAIRS = 10, 12
-READINGS = 33  # rows of the table under a picture of curves
-MOST_ROWS, MOST_POINTS = 40, 90
+MOST_GROUPS, MOST_PAIRS = 10, 8
+READINGS = 25  # rows of the table under a picture of curves
+MOST_ROWS, MOST_POINTS = 25, 50
+CROWDED_POINTS = 30  # of each curve, when there are many
 DENSITY_BINS, FEWER_BINS = 60, 30
 SMALLEST_P = 1e-6  # smaller ones are drawn there
 CROWD = 4  # more groups than this get fainter bands
@@ -67,7 +68,8 @@ def outcome_chart(key: str, title: str, score: str, curves: Curves, shown: Seque
     """Curves with bands, and where outcome and score are equal."""
     discrete = lattice.discrete and all(len(curve.position) <= FEW_VALUES for curve in shown)
     limits = _limits([curve.position for curve in shown])
-    lines = tuple(_curve(curve, place, discrete) for place, curve in enumerate(shown))
+    most = MOST_POINTS if len(shown) <= CROWD else CROWDED_POINTS
+    lines = tuple(_curve(curve, place, discrete, most) for place, curve in enumerate(shown))
     diagonal = curves.binary and lattice.scale == "score" and lattice.low >= 0 and lattice.high <= 1
     return Chart(
         key=key,
@@ -128,8 +130,9 @@ def _outcome_limits(binary: bool, curves: Sequence[Curve]) -> tuple[float, float
     return low - pad, high + pad
 
 
-def _curve(curve: Curve, style: int, discrete: bool) -> Series:
-    x, y, low, high = (values(column) for column in (curve.position, curve.estimate, curve.band_low, curve.band_high))
+def _curve(curve: Curve, style: int, discrete: bool, most: int) -> Series:
+    some = _thinned(len(curve.position), most)
+    x, y, low, high = (values(column[some]) for column in (curve.position, curve.estimate, curve.band_low, curve.band_high))
     return Series(short(curve.group), style, x, y, low, high, "points" if discrete else "line")
 
 
