@@ -2,6 +2,41 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 # Several test processes share two cores; a thread pool in each would only get in the way.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+def pytest_collection_modifyitems(config, items):
+    """All Spark tests go to one process, so that they share one session."""
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            if item.get_closest_marker("spark"):
+                item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """A small local Spark."""
+    pytest.importorskip("pyspark")
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    options = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.driver.memory": "1g",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("evenscore tests")
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()

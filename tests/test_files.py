@@ -26,6 +26,7 @@ DEFAULTS = {
     "cells": 512,
     "scale": "score",
     "nulls": "error",
+    "split": None,
     "progress": None,
 }
 N_ROWS = 1_200

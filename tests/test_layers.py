@@ -13,8 +13,23 @@ SOURCE = Path(es.__file__).parent
 
 # From the top down; a folder is one layer.
 LAYERS = (
-    *("errors", "tables", "coding", "splits", "columns", "axis", "lattice", "observations", "pairs", "pairing", "tally", "archive"),
-    *("spanning", "counting", "engines", "kernels", "bandwidth", "inference", "curves", "multiplicity", "comparison", "gaps"),
+    *("errors", "tables", "coding", "splits", "columns", "axis", "lattice", "observations", "pairs", "pairing", "tally"),
+    *(
+        "merging",
+        "release",
+        "archive",
+        "spanning",
+        "counting",
+        "user_cells",
+        "engines",
+        "kernels",
+        "bandwidth",
+        "inference",
+        "curves",
+        "multiplicity",
+        "comparison",
+        "gaps",
+    ),
     *("methods", "joint", "verdict", "parity_result", "regions", "parity", "ordering"),
     *("cut", "boundary", "marginal_result", "marginal_pairs", "beyond", "marginal", "simulation", "planning"),
     *("calibration", "accuracy", "verify", "threshold_result", "threshold_solver", "threshold_curves", "thresholds"),
@@ -24,14 +39,18 @@ LAYERS = (
 )
 
 # What may be imported downwards, but only inside a function: a tally saves itself, a result draws itself.
-DOWNWARDS = {("tally", "archive"), *((layer, "report") for layer in LAYERS)}
+DOWNWARDS = {*(("tally", layer) for layer in ("archive", "merging", "release")), *((layer, "report") for layer in LAYERS)}
 
 # Frame libraries come with the caller's data, so no module names them; the others have one home each.
 HOMES = {
-    **dict.fromkeys(("pandas", "polars", "pyarrow", "pyspark", "dask", "ibis", "numba"), None),
+    **dict.fromkeys(("pandas", "polars", "numba"), None),
     "sklearn": "sklearn.py",
     "duckdb": "engines/",
     "jinja2": "report/html.py",
+    "dask": "engines/dask.py",
+    "ibis": "engines/ibis.py",
+    "pyarrow": "engines/spark.py",
+    "pyspark": "engines/spark",
     "matplotlib": "report/",
     "mlflow": "report/tracking.py",
 }

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from evenscore.audit_result import Audit, GateError
     from evenscore.calibration.calibrator import Calibrator
     from evenscore.calibration.fitting import calibrate
+    from evenscore.calibration.inside import apply_calibrator
     from evenscore.calibration_error import CalibrationError, calibration_error
     from evenscore.curves import Curves, curves
     from evenscore.engines import tally
@@ -86,6 +87,7 @@ _HOMES = {
     "audit": "evenscore.audit",
     "audit_objectives": "evenscore.multiobjective.auditing",
     "better_weights": "evenscore.multiobjective.accuracy",
+    "apply_calibrator": "evenscore.calibration.inside",
     "calibrate": "evenscore.calibration.fitting",
     "calibrate_jointly": "evenscore.multiobjective.fitting",
     "calibration_error": "evenscore.calibration_error",
@@ -140,6 +142,7 @@ __all__ = [
     "Verification",
     "WeightSweep",
     "audit",
+    "apply_calibrator",
     "audit_objectives",
     "better_weights",
     "calibrate",

@@ -65,6 +65,7 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True):
     frame_kind: str | None
     arrays: list[_Array]
     split: str | None = None
+    released: tuple[int, int] | None = None
 
 
 # Labels keep their type
@@ -146,6 +147,7 @@ def save_tally(tally: Tally, path: Path) -> None:
             _Array(name, array.dtype.str, list(array.shape), len(blob)) for (name, array), blob in zip(arrays, packed, strict=True)
         ],
         split=tally.split,
+        released=tally.released,
     )
     try:
         encoded = msgspec.json.encode(header)
@@ -322,6 +324,7 @@ def _rebuild(header: _Header, arrays: _Arrays) -> Tally:
         dropped=header.dropped,
         frame_kind=header.frame_kind,
         split=None if header.split is None else str(Split.parse(header.split)),
+        released=header.released,
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -39,3 +42,25 @@ def end_values_inside(positions: Floats) -> Floats:
         return np.where(positions > 0, 1.0, -1.0)
     step = float(np.median(np.diff(finite))) if len(finite) > 1 else 1.0
     return np.where(np.isfinite(positions), positions, np.where(positions > 0, finite[-1] + step, finite[0] - step))
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Quantiles of scores that are somewhere else; ``at_ranks`` gives the scores of some ranks (from 0)."""
+
+    n_rows: int
+    low: float
+    high: float
+    at_ranks: Callable[[NDArray[np.int64]], Floats]
+
+    def between(self, share: float) -> float:
+        """Interpolated between the two nearest scores, as ``np.quantile`` does."""
+        place = (self.n_rows - 1) * share
+        below = int(place)
+        pair = self.at_ranks(np.array([below, min(below + 1, self.n_rows - 1)]))
+        return float(np.quantile(pair, place - below))
+
+    def at_or_above(self, shares: Floats) -> Floats:
+        """The smallest scores with at least these shares of rows at or below them: ``method="inverted_cdf"``."""
+        ranks = np.clip(np.ceil(self.n_rows * shares - 1), 0, self.n_rows - 1).astype(np.int64)
+        return self.at_ranks(ranks)

@@ -81,6 +81,8 @@ def bandwidth_for(
         else:
             users = harmonic_users([n_users for _, _, n_users in sides])
             chosen = rule_of_thumb(deviation=spread([sums for _, sums, _ in sides]), users=users, rule=bandwidth, kernel=kernel)
+        if tally.released:  # its cells cannot be made finer, so what is narrower than they show must be wider
+            chosen = max(chosen, FEW_CELLS * tally.lattice.cell_width * kernel_named(kernel).width)
     else:
         chosen = float(bandwidth)
         if not (np.isfinite(chosen) and chosen > 0):

@@ -27,8 +27,10 @@ from evenscore.commands.calibrate import calibrate
 from evenscore.commands.common import in_options
 from evenscore.commands.compare import compare
 from evenscore.commands.init import init
+from evenscore.commands.merge import merge
 from evenscore.commands.reproduce import reproduce
 from evenscore.commands.simulate import simulate
+from evenscore.commands.tally import tally
 from evenscore.commands.thresholds import thresholds
 
 
@@ -38,7 +40,7 @@ def cli() -> None:
     """Does a score mean the same thing for everyone?"""
 
 
-for command in (apply, audit, calibrate, compare, init, reproduce, simulate, thresholds):
+for command in (apply, audit, calibrate, compare, init, merge, reproduce, simulate, tally, thresholds):
     cli.add_command(command)
 
 

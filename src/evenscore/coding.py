@@ -54,6 +54,12 @@ def integer_users(ids: Codes) -> Users:
     return Users(ids, low, high - low + 1, hash_integers)
 
 
+def hashed_users(hashes: Ints) -> Users:
+    """Users known by their hash alone, as an engine computed it from ids of any type."""
+    low, high = int(hashes.min()), int(hashes.max())
+    return Users(hashes, low, high - low + 1, lambda picked: picked)
+
+
 def coded_users(codes: Codes, distinct: Sequence[Any]) -> Users:
     """Users given by codes 0, 1, ... into a list of distinct ids of any type."""
     return Users(codes, 0, len(distinct), lambda picked: hash_ids([distinct[code] for code in picked.tolist()]))

@@ -30,9 +30,10 @@ KEY_BITS = 63
 Progress = Callable[[int, int], None]
 
 
-def count(observations: Observations, lattice: Lattice, progress: Progress | None = None) -> Tally:
-    """The tally of rows that hold every row of their users."""
-    centre = 0.0 if observations.binary else _mean_outcome(observations)
+def count(observations: Observations, lattice: Lattice, progress: Progress | None = None, *, centre: float | None = None) -> Tally:
+    """The tally of rows that hold every row of their users; without a centre, outcomes are deviations from their mean."""
+    if centre is None:
+        centre = 0.0 if observations.binary else _mean_outcome(observations)
     users = observations.users
     if _key_bits(users.span, observations.n_rows, lattice.n_cells) > KEY_BITS:
         users = users.compact()

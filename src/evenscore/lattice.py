@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenscore.axis import backward, end_values_inside, forward, inside_unit
+from evenscore.axis import Quantiles, backward, end_values_inside, forward, inside_unit
 from evenscore.errors import DataError, OptionError, require_option
 
 Floats = NDArray[np.float64]
@@ -136,23 +136,27 @@ class Lattice:
         distinct = _few_distinct(array, cells)
         if distinct is not None:
             return cls.from_values(distinct, scale=scale, max_cells=cells)
+
+        def at_ranks(ranks: NDArray[np.int64]) -> Floats:
+            return np.partition(array, np.unique(ranks))[ranks].astype(np.float64)
+
+        return cls.from_quantiles(Quantiles(array.size, low, high, at_ranks), cells=cells, cuts=cuts, scale=scale)
+
+    @classmethod
+    def from_quantiles(cls, scores: Quantiles, *, cells: int, cuts: Iterable[float], scale: str) -> Lattice:
+        """The lattice that suits many distinct scores, of which only some order statistics are looked at."""
+        low, high = scores.low, scores.high
         if scale == "rank":
-            return cls._by_rank(array, cells, cuts)
+            edges = np.unique(scores.at_or_above(np.linspace(0, 1, cells + 1)))
+            return cls._make(_with_cuts(edges[1:-1], cuts), None, "rank", float(edges[0]), float(edges[-1]), False, cells)
         if scale == "score" and low >= 0 and high <= 1:
             return cls(0.0, 1.0, cells=cells, cuts=cuts, scale=scale)
-        tails = np.quantile(array, [TAIL, 1 - TAIL])
-        inner_low, inner_high = (float(tail) for tail in tails)
+        inner_low, inner_high = scores.between(TAIL), scores.between(1 - TAIL)
         if not inner_low < inner_high:
             inner_low, inner_high = low, high
         if scale == "logit":
             inner_low, inner_high = inside_unit(inner_low, inner_high)
         return cls(inner_low, inner_high, cells=cells, cuts=cuts, scale=scale)
-
-    @classmethod
-    def _by_rank(cls, scores: NDArray[np.floating], cells: int, cuts: Iterable[float]) -> Lattice:
-        quantiles = np.quantile(scores, np.linspace(0, 1, cells + 1), method="inverted_cdf").astype(np.float64)
-        edges = np.unique(quantiles)
-        return cls._make(_with_cuts(edges[1:-1], cuts), None, "rank", float(edges[0]), float(edges[-1]), False, cells)
 
     @property
     def n_cells(self) -> int:
@@ -284,6 +288,9 @@ class Lattice:
         if self.scale == "rank":
             return np.interp(array, self.axis_edges, np.concatenate([[self.low], self.edges, [self.high]]))
         return backward(array, self.scale)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Lattice.from_parts, (self.edges, self.to_dict())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Lattice):

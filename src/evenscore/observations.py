@@ -130,7 +130,7 @@ def only_users(observations: Observations, split: str | None) -> Observations:
     if split is None:
         return observations
     users = observations.users
-    kept = _held(Split.parse(split), users)
+    kept = held_rows(Split.parse(split), users)
     if not kept.any():
         raise DataError(f"split={split!r} holds none of the users of these {observations.n_rows:,} rows")
 
@@ -144,7 +144,7 @@ def only_users(observations: Observations, split: str | None) -> Observations:
     )
 
 
-def _held(split: Split, users: Users) -> Mask:
+def held_rows(split: Split, users: Users) -> Mask:
     """Which rows belong to users in the split; every user is hashed once where codes are dense."""
     if users.span <= len(users.codes):
         return split.holds(users.hashes(np.arange(users.span) + users.low))[users.codes.astype(np.int64) - users.low]

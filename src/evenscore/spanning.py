@@ -47,7 +47,7 @@ def cross_pairs(
     segments = _segments_of(observations, lattice, rows, starts, centre)
     user, group = np.divmod(owner[starts], n_groups)
     cross: dict[tuple[int, int], PairSums] = {}
-    for (a, b), (left, right) in _segment_pairs(user, group).items():
+    for (a, b), (left, right) in segment_pairs(user, group).items():
         cross[a, b] = cross_sums(segments, left, right, lattice.n_cells)
         if sum(sums.nbytes for sums in cross.values()) > MAX_CROSS_BYTES:
             raise DataError(
@@ -66,7 +66,7 @@ def _segments_of(observations: Observations, lattice: Lattice, rows: Ints, start
     return Segments(cell, starts, lengths, np.add.reduceat(repeat, starts), weight=weight, outcome=outcome)
 
 
-def _segment_pairs(user: Ints, group: Ints) -> dict[tuple[int, int], tuple[Ints, Ints]]:
+def segment_pairs(user: Ints, group: Ints) -> dict[tuple[int, int], tuple[Ints, Ints]]:
     """For each pair of groups the segments that belong to one user; segments are in order of user, then group."""
     pairs: dict[tuple[int, int], list[tuple[Ints, Ints]]] = {}
     step = 1

@@ -5,18 +5,18 @@ Tallies of shards that do not split a user add up to the tally of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.coding import FOLDS
-from evenscore.errors import DataError, MergeError, OptionError, listing, require_option
+from evenscore.errors import DataError, OptionError, listing, require_option
 from evenscore.lattice import Lattice
-from evenscore.observations import MAX_GROUPS, Columns, label_key
+from evenscore.observations import Columns
 from evenscore.pairs import PairMatrices, PairSums
 from evenscore.tables import Table
 
@@ -136,7 +136,8 @@ class Tally(Table):
 
     centre: what outcomes are deviations from. cross: pair sums of users that occur in two groups, by (a, b) positions in
     ``groups``, a < b. sketch: the smallest hashes of user ids, or None when rows are independent users. dropped: rows left out
-    because of nulls, by column. split: the share of users that was tallied, None for all.
+    because of nulls, by column. split: the share of users that was tallied, None for all. released: (users that every cell and
+    pair of cells has at least, cells before they were merged), None as long as nothing was thinned.
     """
 
     lattice: Lattice
@@ -151,6 +152,7 @@ class Tally(Table):
     dropped: Mapping[str, int] = field(default_factory=dict)
     frame_kind: str | None = None
     split: str | None = None
+    released: tuple[int, int] | None = None
 
     @classmethod
     def zero(cls, lattice: Lattice) -> Tally:
@@ -217,10 +219,23 @@ class Tally(Table):
     def __add__(self, other: Tally) -> Tally:
         if not isinstance(other, Tally):
             return NotImplemented
+        from evenscore.merging import add
+
         return add(self, other)
 
     def __radd__(self, other: object) -> Tally:
         return self if other == 0 else NotImplemented
+
+    def release(self, *, min_users: int = 20) -> Tally:
+        """A coarser tally to hand out: every cell, and every pair of cells, stands for at least ``min_users`` users.
+
+        Neighbouring cells are merged until that is certain. User folds and hashes, counts of left-out rows and rows without a known
+        outcome are gone; the result says how many cells are left. It protects against reading single people off the sums, not
+        against comparing releases of nearly the same data.
+        """
+        from evenscore.release import release
+
+        return release(self, min_users)
 
     def save(self, path: str | Path) -> None:
         """Write the tally to one file, whole or not at all."""
@@ -264,6 +279,12 @@ class Tally(Table):
             notes.append(f"{self.n_spanning:,} users occur in more than one group")
         if self.split is not None:
             notes.append(f"only the users of split {self.split}")
+        if self.released:
+            least, before = self.released
+            notes.append(
+                f"released: cells were merged until each, and each pair, stands for at least {least:,} users; "
+                f"{self.lattice.n_cells} of {before} cells are left, and no user folds"
+            )
         return notes
 
     def _frame_kind(self) -> str | None:
@@ -290,111 +311,3 @@ def require_groups(tally: Tally, at_least: int = 2) -> None:
     if len(tally.groups) < at_least:
         only = repr(tally.groups[0]) if tally.groups else "none"
         raise DataError(f"comparing needs at least {at_least} groups; the tally has {len(tally.groups)} ({only})")
-
-
-# Adding up
-
-
-def add(a: Tally, b: Tally) -> Tally:
-    """The tally of both shards together; refuses what cannot be added honestly."""
-    if not a.parts or not b.parts:
-        a, b = _same_lattice(a, b)
-        return b if not a.parts else a
-    _refuse_shared_users(a, b)
-    a, b = _same_lattice(a, b)
-    if a.independent != b.independent:
-        raise MergeError("one tally has users, the other declares its rows independent; they do not add up to either")
-    centre = _common_centre(a, b)
-    groups = _united_groups(a, b)
-    n_cells = a.lattice.n_cells
-    parts = []
-    for label in groups:
-        found = [tally.parts[tally.index(label)].recentred(tally.centre - centre) for tally in (a, b) if _has(tally, label)]
-        parts.append(sum(found[1:], start=found[0]) if found else GroupTally.empty(n_cells))
-    cross: dict[tuple[int, int], PairSums] = {}
-    for tally in (a, b):
-        places = [groups.index(label) for label in tally.groups]
-        for (i, j), sums in tally.cross.items():
-            pair = (places[i], places[j])  # both orders are sorted alike, so i < j stays
-            moved = sums.recentred(tally.centre - centre)
-            cross[pair] = cross[pair] + moved if pair in cross else moved
-    return Tally(
-        lattice=a.lattice,
-        groups=groups,
-        parts=tuple(parts),
-        cross=cross,
-        n_spanning=a.n_spanning + b.n_spanning,
-        centre=centre,
-        binary=a.binary and b.binary,
-        columns=a.columns if a.columns == b.columns else _merged_columns(a, b),
-        sketch=None if a.sketch is None or b.sketch is None else np.union1d(a.sketch, b.sketch)[:SKETCH],
-        dropped={name: a.dropped.get(name, 0) + b.dropped.get(name, 0) for name in {**a.dropped, **b.dropped}},
-        frame_kind=a.frame_kind if a.frame_kind == b.frame_kind else None,
-        split=a.split if a.split == b.split else None,
-    )
-
-
-def _has(tally: Tally, label: Any) -> bool:
-    return any(label == own and type(label) is type(own) for own in tally.groups)
-
-
-def _united_groups(a: Tally, b: Tally) -> tuple[Any, ...]:
-    fresh = [label for label in b.groups if not _has(a, label)]
-    groups = sorted([*a.groups, *fresh], key=label_key)
-    if len(set(groups)) < len(groups):
-        raise MergeError(
-            f"group labels differ in type only: {listing(map(repr, a.groups))} and {listing(map(repr, b.groups))}; make them alike"
-        )
-    if len(groups) > MAX_GROUPS:
-        raise MergeError(f"together the tallies have {len(groups)} groups, more than {MAX_GROUPS}")
-    return tuple(groups)
-
-
-def _refuse_shared_users(a: Tally, b: Tally) -> None:
-    if a is b:
-        raise MergeError("this would add a tally to itself: its users would count twice")
-    if a.sketch is None or b.sketch is None:
-        return
-    shared = np.intersect1d(a.sketch, b.sketch)
-    if len(shared):
-        raise MergeError(
-            "the same users are in both tallies (seen in a sample of their hashed ids). A user's rows must be tallied together, "
-            "or the user would count as two people; split data into shards by user, not by day or file"
-        )
-
-
-def _same_lattice(a: Tally, b: Tally) -> tuple[Tally, Tally]:
-    if a.lattice == b.lattice:
-        return a, b
-    united = a.lattice.united(b.lattice)
-    if united is None:
-        raise MergeError(
-            f"the tallies have different lattices: {a.lattice!r} and {b.lattice!r}; tally the second shard with lattice=first"
-        )
-    return _moved(a, united), _moved(b, united)
-
-
-def _moved(tally: Tally, lattice: Lattice) -> Tally:
-    values = cast(Floats, tally.lattice.values)
-    cells = lattice.cell(values)
-    return replace(
-        tally,
-        lattice=lattice,
-        parts=tuple(part.moved(cells, lattice.n_cells) for part in tally.parts),
-        cross={pair: sums.moved(cells, lattice.n_cells) for pair, sums in tally.cross.items()},
-    )
-
-
-def _common_centre(a: Tally, b: Tally) -> float:
-    if a.centre == b.centre:
-        return a.centre
-    if a.binary and b.binary:
-        return 0.0
-    rows_a, rows_b = sum(a.n_rows.values()), sum(b.n_rows.values())
-    return (a.centre * rows_a + b.centre * rows_b) / (rows_a + rows_b)
-
-
-def _merged_columns(a: Tally, b: Tally) -> Columns | None:
-    """The columns of either; where they are called differently the larger tally's names are kept."""
-    ordered: Iterable[Tally] = sorted((a, b), key=lambda tally: (-sum(tally.n_rows.values()), str(tally.columns)))
-    return next((tally.columns for tally in ordered if tally.columns is not None), None)

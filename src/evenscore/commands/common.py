@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -90,22 +91,12 @@ def read_tally(
     from evenscore.engines.files import tally_files
 
     show("reading", quiet)
+    told = None if quiet else progress_bar(quiet)
     return tally_files(
         data,
-        score=options["score"],
-        outcome=options["outcome"],
-        group=list(options["groups"]) if len(options["groups"]) > 1 else options["groups"][0],
-        user=options["user"],
-        weight=options["weight"],
-        count=options["count"],
-        lattice=None,
-        cuts=cuts,
-        cells=options["cells"],
-        scale=options["scale"],
-        nulls=options["nulls"],
-        split=options.get("split"),
-        progress=None if quiet else lambda done, total: show(f"counting {done:,} of {total:,} rows", quiet),
         say=notes.append,
+        memory_limit=options.get("memory_limit", "1GB"),
+        **tally_options(options) | {"progress": told, "cuts": options.get("cuts", cuts)},
     )
 
 
@@ -116,6 +107,33 @@ def require_no_columns(context: click.Context, data: tuple[str, ...], more: tupl
     if given:
         needless = given[0].removesuffix("s") if given[0] in ("groups", "scores", "attributes") else given[0]
         raise click.UsageError(f"{data[0]} is a saved tally, made once and for all; leave out --{needless}", context)
+
+
+def tally_options(options: dict[str, Any]) -> dict[str, Any]:
+    """What ``es.tally`` wants to know, from the options of a command."""
+    same = {name: options[name] for name in ("score", "outcome", "user", "weight", "count", "cells", "scale", "nulls")}
+    groups = options["groups"]
+    return {
+        **same,
+        "group": list(groups) if len(groups) > 1 else groups[0],
+        "lattice": options.get("lattice"),
+        "cuts": options.get("cuts", ()),
+        "split": options.get("split"),
+        "progress": None,
+    }
+
+
+def progress_bar(quiet: bool) -> Callable[[int, int], None]:
+    """Tells rows and the time left, on a terminal."""
+    started = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        spent = time.monotonic() - started
+        left = f", {spent * (total - done) / done:.0f} s left" if done and spent > 1 else ""
+        filled = 20 * done // max(total, 1)
+        show(f"[{'#' * filled}{'.' * (20 - filled)}] {done:,} of {total:,} rows{left}", quiet)
+
+    return tell
 
 
 def require_columns(context: click.Context, data: tuple[str, ...], options: dict[str, Any]) -> None:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evenscore.lattice import MAX_CELLS, Lattice
 from evenscore.tally import Tally
+
+if TYPE_CHECKING:
+    from evenscore.engines.plans import TallyPlan
+
+# Where each kind of data is counted; imported when such data comes along.
+ENGINES = {
+    "files": ("evenscore.engines.files", "tally_files"),
+    "duckdb": ("evenscore.engines.relations", "tally_duckdb"),
+    "ibis": ("evenscore.engines.ibis", "tally_ibis"),
+    "dask": ("evenscore.engines.dask", "tally_dask"),
+    "spark": ("evenscore.engines.spark", "tally_spark"),
+}
 
 
 def tally(
@@ -26,14 +39,16 @@ def tally(
     nulls: str = "error",
     split: str | None = None,
     progress: Callable[[int, int], None] | None = None,
+    memory_limit: str | int = "1GB",
+    way: str | None = None,
 ) -> Tally:
     """Scan the data once into a tally.
 
     Parameters
     ----------
     data
-        A pandas, polars or pyarrow frame, a dict of arrays, a path, glob or list of paths to CSV or Parquet files, or None when all
-        columns are given as arrays.
+        A pandas, polars or pyarrow frame, a dict of arrays, a path, folder, glob or list of paths to CSV or Parquet files, a DuckDB
+        relation, an Ibis table, a Dask or Spark DataFrame, or None when all columns are given as arrays.
     score, outcome, group, user
         Column names in the data, or arrays. A list for ``group`` is the intersection of its columns. ``user=None`` says that rows
         are independent of each other; it must be written out.
@@ -54,6 +69,12 @@ def tally(
         tenths; "1/2@key" deals users anew. The lattice is that of all rows.
     progress
         Called with (rows done, rows in all) now and then.
+    memory_limit
+        What files, relations and Ibis tables may take, such as "4GB". Beyond it users are hash-partitioned to a temporary folder
+        (``TMPDIR`` says where), which is removed at the end. The limit does not change the result.
+    way
+        On Spark: "expressions" (nothing needed on the workers) or "arrow" (cheaper when users fill many cells). Without it, what a
+        sample of users shows decides.
 
     Examples
     --------
@@ -77,13 +98,65 @@ def tally(
         "split": split,
         "progress": progress,
     }
+    if way is not None:
+        options["way"] = way
+    data = _native(data)
+    kind = engine_of(data)
+    if kind == "memory":
+        from evenscore.engines.memory import tally_frame
+
+        return tally_frame(data, **options)
+    module, function = ENGINES[kind]
+    counted: Tally = getattr(importlib.import_module(module), function)(data, memory_limit=memory_limit, **options)
+    return counted
+
+
+def explain(data: Any, *, memory_limit: str | int = "1GB", **options: Any) -> TallyPlan:
+    """What ``es.tally`` would do with this data, and why; takes the same arguments, surveys, and counts nothing.
+
+    >>> explain({"s": [0.2, 0.4], "y": [0, 1], "g": ["a", "b"]}, score="s", outcome="y", group="g", user=None).steps
+    ('count in memory',)
+    """
+    from evenscore.engines.plans import plan_of
+
+    data = _native(data)
+    return plan_of(engine_of(data), data, memory_limit, _DEFAULTS | options)
+
+
+_DEFAULTS: dict[str, Any] = {
+    "weight": None,
+    "count": None,
+    "lattice": None,
+    "cuts": (),
+    "cells": MAX_CELLS,
+    "scale": "score",
+    "nulls": "error",
+    "split": None,
+    "progress": None,
+}
+tally.explain = explain  # type: ignore[attr-defined]
+
+
+def engine_of(data: Any) -> str:
+    """Which engine holds the data; nothing is imported to find out."""
     if is_paths(data):
-        from evenscore.engines.files import tally_files
+        return "files"
+    for kind in map(_library, type(data).__mro__):
+        if kind is not None:
+            return kind
+    return "memory"
 
-        return tally_files(data, **options)
-    from evenscore.engines.memory import tally_frame
 
-    return tally_frame(data, **options)
+def _library(kind: type) -> str | None:
+    root = kind.__module__.split(".")[0]
+    if root in ("pyspark", "dask", "ibis") and kind.__name__ in ("DataFrame", "Table"):
+        return "spark" if root == "pyspark" and "pandas" not in kind.__module__ else root
+    return "duckdb" if kind.__name__ == "DuckDBPyRelation" else None
+
+
+def _native(data: Any) -> Any:
+    """What narwhals wraps, if it wraps something."""
+    return data.to_native() if type(data).__module__.startswith("narwhals") else data
 
 
 def collect(data: Any, roles: dict[str, Any], say: Callable[[str], None] | None = None) -> Any:

@@ -17,13 +17,13 @@ import numpy as np
 from evenscore.archive import is_tally_file
 from evenscore.columns import Column, shortened
 from evenscore.engines.memory import tally_frame
+from evenscore.engines.scan import MEMORY_LIMIT, fits, tally_source
+from evenscore.engines.schemas import CSV, PARQUET, culprit, file_kind, same_schemas
+from evenscore.engines.spill import bytes_of, temporary_place
+from evenscore.engines.sql import NUMERIC_ROLES, ROLES
 from evenscore.errors import DataError, FileError, OptionError, listing
 from evenscore.tally import Tally
 
-PARQUET = (".parquet", ".pq")
-CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".csv.zst", ".tsv.zst")
-ROLES = ("score", "outcome", "group", "user", "weight", "count")
-NUMERIC_ROLES = ("score", "outcome", "weight", "count")
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 AS_THEY_ARE = ("VARCHAR", "BOOLEAN", "BLOB", "DATE", "TIMESTAMP", "FLOAT", "DOUBLE", *INTEGERS)
 OBJECTS: dict[str, Callable[[Any], Any]] = {"HUGEINT": int, "UHUGEINT": int, "BLOB": bytes}
@@ -50,31 +50,51 @@ class Source:
     notes: tuple[str, ...] = ()
 
 
-def tally_files(data: Paths, *, say: Callable[[str], None] | None = None, **options: Any) -> Tally:
+def tally_files(
+    data: Paths, *, say: Callable[[str], None] | None = None, memory_limit: str | int = MEMORY_LIMIT, **options: Any
+) -> Tally:
     """The tally of one or more files; ``say`` is told what was assumed about them."""
-    return tally_frame(read_files(data, {role: options[role] for role in ROLES}, say), **options)
+    limit = bytes_of(memory_limit)
+
+    def read(source: Source, names: dict[str, list[str]]) -> dict[str, Any] | Tally:
+        if fits(source.paths, source.sql, limit):
+            return _fetch(source, names)
+        return tally_source(source.sql, source.types, source.converted, options, limit)
+
+    found = _told(data, {role: options[role] for role in ROLES}, say, read)
+    return found if isinstance(found, Tally) else tally_frame(found, **options)
 
 
 def read_files(data: Paths, roles: dict[str, Any], say: Callable[[str], None] | None = None) -> dict[str, Any]:
     """The columns that roles name, as arrays; a role may name several."""
+    return _told(data, roles, say, _fetch)
+
+
+def _told(
+    data: Paths,
+    roles: dict[str, Any],
+    say: Callable[[str], None] | None,
+    step: Callable[[Source, dict[str, list[str]]], Done],
+) -> Done:
+    """Open files, take a step with them, and tell what was assumed."""
     paths = find_files(data)
-    names = _names(roles)
+    names = named_columns(roles)
 
-    def read(settings: dict[str, str]) -> tuple[Source, dict[str, Any]]:
-        source = _open(paths, names, settings)
-        return source, _fetch(source, names)
+    def read(settings: dict[str, str]) -> tuple[Source, Done]:
+        source = open_source(paths, names, settings)
+        return source, step(source, names)
 
-    source, columns = _patiently(paths, read)
+    source, found = patiently(paths, read)
     for note in source.notes:
         if say is not None:
             say(note)
-    return columns
+    return found
 
 
 def open_files(data: Paths, names: dict[str, list[str]] | None = None) -> Source:
     """Find the files, and which columns they have; named columns are made ready for their role."""
     paths = find_files(data)
-    return _patiently(paths, lambda settings: _open(paths, names or {}, settings))
+    return patiently(paths, lambda settings: open_source(paths, names or {}, settings))
 
 
 def group_columns(source: Source, names: dict[str, list[str]]) -> dict[str, str]:
@@ -91,7 +111,7 @@ def fetch_relation(relation: Any, options: dict[str, Any]) -> dict[str, Any]:
     if not selected:
         return {}
     chosen = relation.project(", ".join(selected.values()))
-    return _tidied(_patiently(("the relation",), lambda _: chosen.fetchnumpy()), types, selected)
+    return _tidied(patiently(("the relation",), lambda _: chosen.fetchnumpy()), types, selected)
 
 
 # Finding files
@@ -107,8 +127,6 @@ def find_files(data: Paths) -> tuple[str, ...]:
     if path.is_file():
         if is_tally_file(path):
             raise FileError(f"{path} is a saved tally; read it with es.Tally.load")
-        if not os.access(path, os.R_OK):
-            raise FileError(f"cannot read {path}: permission denied")
         return (str(path),)
     found = sorted(glob(str(path), recursive=True))  # noqa: PTH207 (a pattern may be absolute)
     if not found:
@@ -119,7 +137,7 @@ def find_files(data: Paths) -> tuple[str, ...]:
 
 def _files_in(folder: Path) -> tuple[str, ...]:
     """Data files in a folder and below; what begins with a dot or an underscore is somebody's bookkeeping."""
-    found = sorted(path for path in folder.rglob("*") if _kind(path.name) and path.is_file() and path.name[0] not in "._")
+    found = sorted(path for path in folder.rglob("*") if file_kind(path.name) and path.is_file() and path.name[0] not in "._")
     if not found:
         raise FileError(f"the folder {folder} holds no CSV or Parquet files")
     return tuple(map(str, found))
@@ -130,15 +148,10 @@ def _shown(paths: tuple[str, ...]) -> str:
     return ", ".join(paths[:3]) + (f" and {len(paths) - 3:,} more files" if len(paths) > 3 else "")
 
 
-def _kind(name: str) -> str | None:
-    lower = name.lower()
-    return "Parquet" if lower.endswith(PARQUET) else "CSV" if lower.endswith(CSV) else None
-
-
 # Opening
 
 
-def _patiently(paths: tuple[str, ...], step: Callable[[dict[str, str]], Done]) -> Done:
+def patiently(paths: tuple[str, ...], step: Callable[[dict[str, str]], Done]) -> Done:
     """Take a step with the usual settings; when a CSV turns out to be other than it began, again with others."""
     import duckdb
 
@@ -153,8 +166,17 @@ def _patiently(paths: tuple[str, ...], step: Callable[[dict[str, str]], Done]) -
         except duckdb.Error as error:
             better = _remedy(str(error), settings)
             if better == settings:
-                raise FileError(f"cannot read {_shown(paths)}: {complaint(str(error))}") from None
+                raise _failure(paths, complaint(str(error))) from None
             settings = better
+
+
+def _failure(paths: tuple[str, ...], found: str) -> FileError:
+    """Which file cannot be read, or that temporary ones cannot be written."""
+    if any(words in found.lower() for words in ("no space left", "could not write", "file too large", "failed to offload")):
+        place = temporary_place()
+        return FileError(f"cannot write temporary files to {place}: {found}; make room there, or let TMPDIR name another place")
+    guilty = culprit(paths, found)
+    return FileError(f"cannot read {_shown(paths) if guilty is None else guilty}: {found}")
 
 
 def _remedy(complaint: str, settings: dict[str, str]) -> dict[str, str]:
@@ -172,9 +194,14 @@ def complaint(text: str) -> str:
     return " ".join(line.strip() for line in lines if not line.startswith(("Original Line", "LINE ", "Possible", "Potential", "*")))
 
 
-def _open(paths: tuple[str, ...], names: dict[str, list[str]], settings: dict[str, str]) -> Source:
-    kinds = {path: _kind(path) for path in paths}
+def open_source(paths: tuple[str, ...], names: dict[str, list[str]], settings: dict[str, str]) -> Source:
+    """Files that are ready to be read, with what had to be assumed about them."""
+    kinds = {path: file_kind(path) for path in paths}
     for path, kind in kinds.items():
+        if not Path(path).is_file():
+            raise FileError(f"no file {path}" + (", only a link to one" if Path(path).is_symlink() else ""))
+        if not os.access(path, os.R_OK):
+            raise FileError(f"cannot read {path}: permission denied")
         if kind is None:
             raise FileError(
                 f"{path}: evenscore reads CSV ({listing(CSV)}) and Parquet ({listing(PARQUET)}) files, and saved tallies"
@@ -188,7 +215,8 @@ def _open(paths: tuple[str, ...], names: dict[str, list[str]], settings: dict[st
         examples = ", ".join(f"{path} is {kind}" for kind, path in first.items())
         raise FileError(f"the files are of different kinds ({examples}); give files of one kind")
     if "Parquet" in kinds.values():
-        sql = _reader("read_parquet", paths, {})
+        wanted = {name: role for role, columns in names.items() for name in columns}
+        sql = _reader("read_parquet", paths, {} if same_schemas(paths, wanted) else {"union_by_name": "true"})
         return Source(paths, sql, _describe(sql))
     return _open_csv(paths, names, settings)
 
@@ -296,7 +324,7 @@ def query(sql: str) -> Any:
     return connection.execute(sql)
 
 
-def _names(roles: dict[str, Any]) -> dict[str, list[str]]:
+def named_columns(roles: dict[str, Any]) -> dict[str, list[str]]:
     """The columns that each role names."""
     names = {}
     for role, value in roles.items():

@@ -41,6 +41,13 @@ def choose_lattice(
     """The lattice given, checked against the scores, or the one that suits them."""
     if lattice is None:
         return Lattice.from_scores(observations.score, cells=cells, cuts=cuts, scale=scale)
+    given = given_lattice(lattice, cuts)
+    check_outside(given, given.outside(observations.score), observations.n_rows, observations.columns.score)
+    return given
+
+
+def given_lattice(lattice: Tally | Lattice, cuts: tuple[float, ...]) -> Lattice:
+    """The lattice to reuse, which must have the cuts as edges."""
     if isinstance(lattice, Tally):
         lattice = lattice.lattice
     if not isinstance(lattice, Lattice):
@@ -48,17 +55,18 @@ def choose_lattice(
     missing = [cut for cut in cuts if lattice.first_cell(cut) is None]
     if missing:
         raise OptionError(f"the given lattice has no edge at {listing(missing)}; make it with cuts={list(cuts)}")
-    outside, n_rows = lattice.outside(observations.score), observations.n_rows
+    return lattice
+
+
+def check_outside(lattice: Lattice, outside: int, n_rows: int, score: str) -> None:
+    """Refuse scores that are none of the lattice's, and warn when many share its end cells."""
     if outside == n_rows or (outside and lattice.discrete):
         what = "are none of the lattice's values" if lattice.discrete else "lie outside the lattice's range"
-        raise DataError(f"column {observations.columns.score!r} (score): {outside:,} of {n_rows:,} scores {what} ({lattice!r})")
+        raise DataError(f"column {score!r} (score): {outside:,} of {n_rows:,} scores {what} ({lattice!r})")
     if outside > 0.01 * n_rows:
         warnings.warn(
-            f"{outside:,} of {n_rows:,} scores lie outside {lattice!r}; they share its end cells",
-            EvenscoreWarning,
-            stacklevel=4,
+            f"{outside:,} of {n_rows:,} scores lie outside {lattice!r}; they share its end cells", EvenscoreWarning, stacklevel=5
         )
-    return lattice
 
 
 def collected(data: Any, columns: dict[str, Any]) -> Any:
@@ -67,7 +75,7 @@ def collected(data: Any, columns: dict[str, Any]) -> Any:
     if not isinstance(frame, nw.LazyFrame):
         return data
     if frame.implementation.is_spark_like():
-        raise DataError("a Spark frame cannot be tallied in memory; write it to Parquet and tally the files")
+        raise DataError("a Spark frame cannot be brought into memory as it is; write what is needed to Parquet and name the files")
     if frame.implementation.is_duckdb():
         from evenscore.engines.files import fetch_relation
 

@@ -1,0 +1,122 @@
+"""Parts of the data that hold whole users: each becomes a tally, and the tallies add up. All that a worker needs to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenscore.coding import Users, hashed_users, independent_users, integer_users
+from evenscore.counting import count
+from evenscore.engines.survey import Survey
+from evenscore.errors import DataError
+from evenscore.lattice import Lattice
+from evenscore.observations import Columns, Observations, held_rows
+from evenscore.spanning import MAX_CROSS_BYTES
+from evenscore.splits import Split
+from evenscore.tally import GroupTally, Tally
+
+Arrays = Mapping[str, NDArray[Any]]
+
+COUNTED_BYTES = 48  # what counting holds for a row, measured; weights and counts come on top
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How rows of whole users become a tally; small, and can be sent to workers."""
+
+    lattice: Lattice
+    labels: tuple[Any, ...]
+    columns: Columns
+    binary: bool
+    centre: float
+    hashed: bool
+    n_rows: int
+    n_users: int
+    split: str | None = None
+
+    @classmethod
+    def of(cls, facts: Survey, lattice: Lattice, split: str | None = None) -> Recipe:
+        """The recipe for surveyed data."""
+        return cls(
+            lattice,
+            facts.labels,
+            facts.columns,
+            facts.binary,
+            facts.centre,
+            facts.fields.hashed,
+            facts.n_rows,
+            facts.n_users,
+            None if split is None else str(Split.parse(split)),
+        )
+
+    @property
+    def zero(self) -> Tally:
+        """The tally of a part without rows."""
+        empty = tuple(GroupTally.empty(self.lattice.n_cells) for _ in self.labels)
+        sketch = None if self.columns.user is None else np.zeros(0, dtype=np.int64)
+        return Tally(self.lattice, self.labels, empty, {}, 0, self.centre, self.binary, self.columns, sketch)
+
+    def tally(self, arrays: Arrays) -> Tally:
+        """The tally of rows that hold every row of their users: score, outcome, part (the group's number), key, weight, count."""
+        if len(arrays["score"]) == 0:
+            return self.zero
+        if self.split is not None and "key" in arrays:
+            mine = held_rows(Split.parse(self.split), self.users(arrays["key"]))
+            return replace(self, split=None).tally({name: array[mine] for name, array in arrays.items()})
+        return count(self.observations(arrays), self.lattice, centre=self.centre)
+
+    def observations(self, arrays: Arrays) -> Observations:
+        """The rows as counting takes them."""
+        outcome = arrays["outcome"]
+        masked = np.ma.getmaskarray(outcome) if isinstance(outcome, np.ma.MaskedArray) else None
+        labelled = None if masked is None or not masked.any() else ~masked
+        return Observations(
+            score=_plain(arrays["score"]),
+            outcome=_plain(outcome),
+            group=_plain(arrays["part"]).astype(np.uint8),
+            groups=self.labels,
+            users=self.users(arrays["key"]) if "key" in arrays else independent_users(len(arrays["score"])),
+            columns=self.columns,
+            binary=self.binary,
+            weight=_plain(arrays["weight"]) if "weight" in arrays else None,
+            count=_plain(arrays["count"]) if "count" in arrays else None,
+            labelled=labelled,
+        )
+
+    def users(self, keys: NDArray[Any]) -> Users:
+        """Who the keys stand for."""
+        users = (hashed_users if self.hashed else integer_users)(_plain(keys))
+        return replace(users, independent=self.columns.user is None)
+
+    def added(self, tallies: Iterable[Tally]) -> Tally:
+        """The sum of the parts' tallies."""
+        total: Tally | None = None
+        for part in tallies:
+            total = part if total is None else total + part
+            limit_cross(total)
+        return self.zero if total is None else total
+
+
+def finished(tally: Tally, facts: Survey, split: str | None = None) -> Tally:
+    """The tally with what only the survey knows."""
+    chosen = None if split is None else str(Split.parse(split))
+    if chosen is not None and not any(tally.n_rows.values()):
+        raise DataError(f"split={split!r} holds none of the users of these {facts.n_rows:,} rows")
+    return replace(tally, dropped=facts.dropped, sketch=None if tally.independent else tally.sketch, split=chosen)
+
+
+def _plain(array: NDArray[Any]) -> NDArray[Any]:
+    return array.filled(0) if isinstance(array, np.ma.MaskedArray) else array
+
+
+def limit_cross(tally: Tally) -> None:
+    """Refuse sums between groups that outgrow the memory."""
+    if sum(sums.nbytes for sums in tally.cross.values()) > MAX_CROSS_BYTES:
+        raise DataError(
+            f"{tally.n_spanning:,} users occur in several of {len(tally.groups)} groups, and the sums that tie the groups together "
+            f"outgrow {MAX_CROSS_BYTES >> 30} GB; use fewer groups or a coarser lattice (cells=128)"
+        )

@@ -1,0 +1,243 @@
+"""Spark DataFrames, classic and Connect: the cluster adds up, and only sums come back. No RDDs, no Python call per user.
+
+Two ways, chosen by what the pilot saw. *Expressions*: each user's cells are collected and paired inside Spark; nothing needs to be
+installed on the workers, and the cost grows with the square of a user's cells. *Arrow*: rows are sorted by user within partitions
+and counted there by the same NumPy code that counts in memory; the cost per row hardly depends on the users.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenscore.engines.lines import WIDTH, Lines, from_lines, hash_limit, to_lines
+from evenscore.engines.parts import Recipe, finished
+from evenscore.engines.spark_native import native_lines, native_users
+from evenscore.engines.sql import SPARK, find_fields
+from evenscore.engines.survey import Survey, lattice_for, survey
+from evenscore.errors import DataError, OptionError, require_option
+from evenscore.tally import Tally
+
+KINDS = {
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"),
+    **dict.fromkeys(("float", "double"), "float"),
+    "boolean": "boolean",
+    "string": "text",
+    "binary": "binary",
+}
+LABELS = ("string", "boolean", "date", "timestamp", "timestamp_ntz", "float", "double", "tinyint", "smallint", "int", "bigint")
+BATCH = 1 << 20  # rows that a worker counts at a time
+PILOT_ROWS = 200_000
+PAIRS_FOR_ARROW = 12.0  # pairs of cells for each row from which on Arrow is cheaper; measured, see docs/scale.md
+SCHEMA = "kind bigint, place bigint, " + ", ".join(f"v{i} double" for i in range(WIDTH))
+WAYS = ("expressions", "arrow")
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """A DataFrame as an engine that answers the survey's questions."""
+
+    frame: Any
+
+    def _where(self, condition: str | None) -> Any:
+        return self.frame if condition is None else self.frame.where(condition)
+
+    def aggregate(self, columns: dict[str, str], *, where: str | None = None, by: dict[str, str] | None = None) -> list[list[Any]]:
+        """See ``survey.Engine``."""
+        from pyspark.sql.functions import expr
+
+        keys = [expr(sql).alias(name) for name, sql in (by or {}).items()]
+        values = [expr(sql).alias(name) for name, sql in columns.items()]
+        rows = self._where(where)
+        found = (rows.groupBy(*keys).agg(*values) if values else rows.select(*keys).distinct()).collect()
+        return [list(column) for column in zip(*found, strict=True)] if found else [[] for _ in [*keys, *values]]
+
+    def select(self, column: str, *, where: str | None) -> NDArray[np.float64]:
+        """See ``survey.Engine``."""
+        rows = self._where(where).selectExpr(f"{column} AS value").collect()
+        return np.array([row[0] for row in rows], dtype=np.float64)
+
+    def first_rows(self, condition: str, value: str | None) -> str:
+        """Rows have no order here, but some values can be shown."""
+        if value is None:
+            return ""
+        found = self.frame.where(condition).selectExpr(f"{value} AS value").limit(3).collect()
+        return f" (such as {', '.join(repr(row[0]) for row in found)})"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPlan:
+    """What will be done with a DataFrame, and why. pairs_per_row: pairs of cells that users fill, for each row, in the pilot."""
+
+    facts: Survey
+    lattice: Any
+    way: str
+    pairs_per_row: float
+    longest: int
+
+    def lines(self) -> list[str]:
+        """The plan in words."""
+        seen = f"{self.pairs_per_row:.1f} pairs of cells a row, most rows of a user seen: {self.longest:,}"
+        if self.way == "expressions":
+            return [f"native expressions: collect each user's cells and pair them inside Spark ({seen})"]
+        return [f"mapInArrow: sort rows by user within partitions and count them there ({seen})"]
+
+
+def tally_spark(data: Any, *, memory_limit: Any = None, way: str | None = None, **options: Any) -> Tally:
+    """The tally of a Spark DataFrame; the session is the caller's."""
+    with _spark_errors():
+        plan = plan_spark(data, options, way)
+        recipe = Recipe.of(plan.facts, plan.lattice, options["split"])
+        with contextlib.ExitStack() as stack:
+            lines = fetch_lines(added_lines(data, plan, recipe, stack))
+        return finished(from_lines(lines, recipe), plan.facts, options["split"])
+
+
+def plan_spark(data: Any, options: dict[str, Any], way: str | None = None) -> SparkPlan:
+    """Survey the frame, and choose the way by what users fill."""
+    require_option("way", way, (None, *WAYS))
+    types = dict(data.dtypes)
+    if len(types) < len(data.columns):
+        raise DataError("the frame has several columns of the same name; rename or drop the others")
+    kinds = {name: KINDS.get(kind, "decimal" if kind.startswith("decimal") else "other") for name, kind in types.items()}
+    labels = {name: SPARK.as_text(SPARK.name(name)) for name, kind in types.items() if kind not in LABELS}
+    roles = {role: options[role] for role in ("score", "outcome", "group", "user", "weight", "count")}
+    fields = find_fields(roles, kinds, SPARK, options["nulls"], "frame", None, labels)
+    engine = Spark(data)
+    facts = survey(engine, fields)
+    lattice = lattice_for(engine, facts, options["lattice"], options["cuts"], options["cells"], options["scale"])
+    pairs, longest = pilot(engine, facts, lattice.n_cells)
+    chosen = way or ("arrow" if pairs > PAIRS_FOR_ARROW or options["split"] else "expressions")
+    if options["split"] and chosen == "expressions":
+        raise OptionError("way='expressions' cannot split users; leave it out, or use way='arrow'")
+    return SparkPlan(facts, lattice, chosen, pairs, longest)
+
+
+def pilot(engine: Spark, facts: Survey, n_cells: int) -> tuple[float, int]:
+    """Pairs of cells that users fill at most, for each row, and the most rows of a user; from a sample of users."""
+    if facts.fields.user is None:
+        return 1.0, 1
+    every = max(1, facts.n_rows // PILOT_ROWS)
+    user = facts.fields.user.sql
+    sampled = f"pmod(xxhash64({user}), {every}) = 0"
+    where = sampled if facts.fields.kept is None else f"{sampled} AND {facts.fields.kept}"
+    from pyspark.sql.functions import expr
+
+    counts = engine.frame.where(where).groupBy(expr(user).alias("u")).agg(expr("count(*)").alias("n"))
+    cells = f"least(n, {n_cells * len(facts.labels)})"
+    found = counts.selectExpr("sum(n)", f"sum({cells} * ({cells} + 1) / 2)", "max(n)").collect()[0]
+    return (float(found[1]) / float(found[0]), int(found[2])) if found[0] else (1.0, 1)
+
+
+def added_lines(data: Any, plan: SparkPlan, recipe: Recipe, stack: contextlib.ExitStack) -> Any:
+    """A DataFrame of the tally's lines; what Spark holds for it is let go when the stack closes."""
+    from pyspark.sql.functions import expr
+
+    facts = plan.facts
+    rows = data if facts.fields.kept is None else data.where(facts.fields.kept)
+    key = "monotonically_increasing_id()" if facts.fields.user is None else facts.fields.key
+    base = rows.selectExpr(f"{key} AS key", *(f"{sql} AS {name}" for name, sql in facts.prepared.items()))
+    if plan.way == "expressions":
+        users = native_users(base, recipe, facts).persist()  # four kinds of lines are made from them
+        stack.callback(users.unpersist)
+        lines = native_lines(users, recipe)
+    else:
+        whole = base if facts.fields.user is None else base.repartition("key").sortWithinPartitions("key")
+        lines = whole.mapInArrow(worker(recipe), SCHEMA)
+    return lines.groupBy("kind", "place").agg(*(expr(f"sum(v{i})").alias(f"v{i}") for i in range(WIDTH)))
+
+
+def worker(recipe: Recipe) -> Any:
+    """What counts a partition whose rows are sorted by user; a function that can be sent to the workers."""
+    limit = hash_limit(recipe)
+
+    def count_partition(batches: Iterator[Any]) -> Iterator[Any]:
+        total: Tally | None = None
+        for arrays in whole_users(batches):
+            part = recipe.tally(arrays)
+            total = part if total is None else total + part
+        if total is not None:
+            yield from arrow_batches(to_lines(total, limit))
+
+    return count_partition
+
+
+def whole_users(batches: Iterator[Any]) -> Iterator[dict[str, NDArray[Any]]]:
+    """Arrow batches, sorted by key, as arrays that end where a user ends."""
+    waiting: list[dict[str, NDArray[Any]]] = []
+    n_rows = 0
+    for batch in batches:
+        arrays = {name: _from_arrow(batch.column(i)) for i, name in enumerate(batch.schema.names)}
+        if len(arrays["key"]) == 0:
+            continue
+        waiting.append(arrays)
+        n_rows += len(arrays["key"])
+        if n_rows < BATCH:
+            continue
+        joined = _joined(waiting)
+        key = joined["key"]
+        end = int(np.searchsorted(key, key[-1], side="left"))  # the last user may go on
+        if end:
+            yield {name: array[:end] for name, array in joined.items()}
+        waiting = [{name: array[end:] for name, array in joined.items()}]
+        n_rows = len(key) - end
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(parts: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    join = {"outcome": np.ma.concatenate}  # which may be masked
+    return {name: join.get(name, np.concatenate)([part[name] for part in parts]) for name in parts[0]}
+
+
+def _from_arrow(column: Any) -> NDArray[Any]:
+    if column.null_count == 0:
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    missing = np.asarray(column.is_null().to_numpy(zero_copy_only=False))
+    return np.ma.MaskedArray(column.fill_null(0).to_numpy(zero_copy_only=False), missing)
+
+
+def arrow_batches(lines: Lines, size: int = 1 << 16) -> Iterator[Any]:
+    """Lines as Arrow record batches."""
+    import pyarrow as pa
+
+    names = ["kind", "place", *(f"v{i}" for i in range(WIDTH))]
+    columns = [lines.kind, lines.place, *(np.ascontiguousarray(column) for column in lines.values.T)]
+    for start in range(0, len(lines.kind), size):
+        yield pa.RecordBatch.from_arrays([pa.array(column[start : start + size]) for column in columns], names)
+
+
+def fetch_lines(frame: Any) -> Lines:
+    """Bring lines to the driver, by Arrow where the version can."""
+    if hasattr(frame, "toArrow"):
+        table = frame.toArrow()
+        columns = [table.column(i).to_numpy() for i in range(2 + WIDTH)]
+    else:
+        pandas = frame.toPandas()
+        columns = [pandas.iloc[:, i].to_numpy() for i in range(2 + WIDTH)]
+    return Lines(columns[0].astype(np.int64), columns[1].astype(np.int64), np.stack(columns[2:], axis=1).astype(np.float64))
+
+
+@contextlib.contextmanager
+def _spark_errors() -> Iterator[None]:
+    """What Spark says about the data, without its stack of Java."""
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith("pyspark"):
+            raise
+        text = str(error)
+        if missing := re.search(r"No module named '([\w.]+)'", text):
+            raise DataError(
+                f"the Python of this cluster's workers has no {missing[1]}; install evenscore there, or let Spark do all the work "
+                "by native expressions, which need nothing on the workers: es.tally(..., way='expressions')"
+            ) from error
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        shown = next((line for line in lines if re.match(r"\w+(Error|Exception): ", line)), lines[0] if lines else repr(error))
+        raise DataError(f"Spark could not finish: {shown[:400]}") from error

@@ -1,0 +1,89 @@
+"""Memory that may be used, and a folder for the rest: gone when the work ends, or swept by the next run if it was killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from evenscore.errors import FileError, OptionError
+
+PREFIX = "evenscore-spill-"
+LOCK = "in-use"
+YOUNG = 3600  # seconds in which a folder may be without a lock because it is being made
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+SMALLEST = 100_000_000  # below this not even the engine works
+
+
+def bytes_of(limit: str | int | float) -> int:
+    """A memory limit in bytes.
+
+    >>> bytes_of("1.5 GB"), bytes_of("512MiB"), bytes_of(10**9)
+    (1500000000, 536870912, 1000000000)
+    """
+    found = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]I?)?B?\s*", str(limit), re.IGNORECASE)
+    try:
+        size = int(float(found[1]) * UNITS[(found[2] or "").upper()]) if found and not isinstance(limit, bool) else 0
+    except ValueError:
+        size = 0
+    if size < SMALLEST:
+        raise OptionError(f"memory_limit={limit!r} must be a size of at least {SMALLEST // 10**6} MB, such as '2GB'")
+    return size
+
+
+def temporary_place() -> Path:
+    """Where temporary folders are made; TMPDIR says where."""
+    return Path(tempfile.gettempdir())
+
+
+@contextlib.contextmanager
+def spill_folder() -> Iterator[Path]:
+    """A temporary folder; folders that killed runs left behind are removed first."""
+    place = temporary_place()
+    sweep(place)
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
+    except OSError as error:
+        raise FileError(f"cannot make a temporary folder in {place}: {error.strerror or error}") from None
+    with (folder / "new").open("w") as lock:
+        _take(lock)
+        Path(lock.name).replace(folder / LOCK)  # nobody ever sees it unlocked
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(place: Path) -> None:
+    """Remove the folders of runs that are no more: nobody holds their lock."""
+    for folder in place.glob(PREFIX + "*"):
+        with contextlib.suppress(OSError):
+            if not (folder / LOCK).exists():
+                abandoned = time.time() - folder.stat().st_mtime > YOUNG
+            else:
+                with (folder / LOCK).open("r+") as lock:
+                    abandoned = _take(lock)
+            if abandoned:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _take(lock: IO[str]) -> bool:
+    """Lock a file until it is closed, which the system does for the dead; False when another process holds it."""
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(lock.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        else:
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

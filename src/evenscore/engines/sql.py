@@ -1,0 +1,212 @@
+"""What DuckDB and Spark are asked, in the SQL that both understand; a dialect names the few places where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evenscore.coding import PRIME
+from evenscore.columns import shortened
+from evenscore.errors import DataError, OptionError, listing
+
+ROLES = ("score", "outcome", "group", "user", "weight", "count")
+NUMERIC_ROLES = ("score", "outcome", "weight", "count")
+TOLD_APART = 2**53  # from here on floats skip integers
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How an engine writes what others write differently; templates with {x}, {y} and {n}."""
+
+    quote: str
+    text: str
+    md5_key: str
+    xor: str
+    shifted: str
+    remainder: str
+    quotient: str
+    escape: str = "''"
+
+    def name(self, column: str) -> str:
+        """A column name."""
+        return self.quote + column.replace(self.quote, 2 * self.quote) + self.quote
+
+    def literal(self, text: str) -> str:
+        """A piece of text."""
+        if self.escape == "''":
+            return "'" + text.replace("'", "''") + "'"
+        return "'" + text.replace("\\", "\\\\").replace("'", self.escape) + "'"
+
+    def as_text(self, expression: str) -> str:
+        """An expression as text."""
+        return f"CAST({expression} AS {self.text})"
+
+
+DUCKDB = Dialect(
+    quote='"',
+    text="VARCHAR",
+    md5_key="CAST('0x' || substr(md5({x}), 1, 15) AS BIGINT)",
+    xor="xor({x}, {y})",
+    shifted="({x} >> {n})",
+    remainder="((({x}) % {n} + {n}) % {n})",
+    quotient="(({x}) // {n})",
+)
+SPARK = Dialect(
+    quote="`",
+    text="STRING",
+    md5_key="CAST(conv(substr(md5({x}), 1, 15), 16, 10) AS BIGINT)",
+    xor="(({x}) ^ ({y}))",
+    shifted="shiftright({x}, {n})",
+    remainder="pmod({x}, CAST({n} AS BIGINT))",
+    quotient="(({x}) div {n})",
+    escape="\\'",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column in a role. kind: integer | unsigned | float | decimal | boolean | text | binary | other. sql: how to reach it."""
+
+    name: str
+    role: str
+    kind: str
+    sql: str
+    label: str  # SQL for the value as a group label
+
+    def __str__(self) -> str:
+        return f"column {shortened(self.name)} ({self.role})"
+
+    @property
+    def is_null(self) -> str:
+        """SQL for whether the value is missing."""
+        return f"({self.sql} IS NULL OR isnan({self.sql}))" if self.kind == "float" else f"({self.sql} IS NULL)"
+
+    @property
+    def number(self) -> str:
+        """SQL for the value as a number."""
+        return f"CAST({self.sql} AS DOUBLE)"
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The columns of a tally and what each is for."""
+
+    dialect: Dialect
+    score: Field
+    outcome: Field
+    groups: tuple[Field, ...]
+    user: Field | None
+    weight: Field | None
+    count: Field | None
+    nulls: str
+
+    def every(self) -> list[Field]:
+        """All columns, in the order in which they are checked."""
+        others = [field for field in (self.user, self.weight, self.count) if field is not None]
+        return [self.score, self.outcome, *self.groups, *others]
+
+    @property
+    def kept(self) -> str | None:
+        """SQL for the rows that count; None when all do."""
+        return " AND ".join(f"NOT {field.is_null}" for field in self.every()) if self.nulls == "drop" else None
+
+    @property
+    def known(self) -> str | None:
+        """SQL for whether the outcome is known; None when all are."""
+        return f"(NOT {self.outcome.is_null})" if self.nulls == "unlabelled" else None
+
+    @property
+    def hashed(self) -> bool:
+        """Whether users are known by a hash instead of their id."""
+        return self.user is not None and self.user.kind in ("text", "binary", "decimal", "other")
+
+    @property
+    def key(self) -> str:
+        """SQL for who a row belongs to, as an integer."""
+        assert self.user is not None
+        field = self.user
+        if field.kind == "unsigned":
+            return field.sql
+        if self.hashed:
+            value = field.sql if field.kind in ("text", "binary") else self.dialect.as_text(field.sql)
+            return self.dialect.md5_key.format(x=value)
+        return f"CAST({field.sql} AS BIGINT)"
+
+    @property
+    def hash(self) -> str:
+        """SQL for the user's hash, the one that ``coding`` computes."""
+        return self.key if self.hashed else integer_hash(self.dialect, self.key)
+
+
+def find_fields(
+    roles: Mapping[str, Any],
+    kinds: Mapping[str, str],
+    dialect: Dialect,
+    nulls: str,
+    where: str,
+    expressions: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> Fields:
+    """The columns that the roles name; ``expressions`` and ``labels`` replace what stands for some of them."""
+
+    def find(role: str, name: Any) -> Field:
+        if not isinstance(name, str):
+            raise OptionError(f"{role}: with a {where}, name a column instead of giving an array")
+        if name not in kinds:
+            raise DataError(f"no column {shortened(name)} for {role}; the {where} has: {listing(kinds)}")
+        sql = (expressions or {}).get(name, dialect.name(name))
+        kind = "float" if expressions and name in expressions else kinds[name]
+        if role in NUMERIC_ROLES and kind in ("text", "binary", "other"):
+            raise DataError(f"column {shortened(name)} ({role}) holds {'text' if kind == 'text' else 'no'}, not numbers")
+        return Field(name, role, kind, sql, (labels or {}).get(name, sql))
+
+    group = roles["group"]
+    parts = list(group) if isinstance(group, list | tuple) else [group]
+    if not parts:
+        raise OptionError("group=[] names no column; give one name, or several for their intersection")
+    optional = {role: None if roles[role] is None else find(role, roles[role]) for role in ("user", "weight", "count")}
+    return Fields(
+        dialect,
+        find("score", roles["score"]),
+        find("outcome", roles["outcome"]),
+        tuple(find("group", part) for part in parts),
+        nulls=nulls,
+        **optional,
+    )
+
+
+# Expressions
+
+
+def integer_hash(dialect: Dialect, key: str) -> str:
+    """The hash of integer ids, as ``coding.hash_integers`` computes it."""
+    prime = str(PRIME)
+
+    def mixed(expression: str, shift: int) -> str:
+        value = f"(({expression}) % {prime})"
+        return dialect.xor.format(x=value, y=dialect.shifted.format(x=value, n=shift))
+
+    low = dialect.remainder.format(x=key, n=prime)
+    high = dialect.remainder.format(x=dialect.quotient.format(x=f"{key} - {low}", n=prime), n=prime)
+    first = mixed(f"{low} * 1103515245 + {high} * 69069 + 12345", 13)
+    second = mixed(f"{first} * 1597334677 + {low} + 1013904223", 15)
+    third = mixed(f"{second} * 741103597 + {low} * 48271 + {high} + 7", 14)
+    return f"({second} * 2147483648 + {third})"
+
+
+def group_code(fields: Fields, texts: Iterable[tuple[str, ...]]) -> str:
+    """SQL for the number of a row's group; texts are the labels of each group as text, in order."""
+    branches = []
+    for number, parts in enumerate(texts):
+        tests = [
+            f"{fields.dialect.as_text(field.sql)} = {fields.dialect.literal(part)}"
+            for field, part in zip(fields.groups, parts, strict=True)
+        ]
+        branches.append(f"WHEN {' AND '.join(tests)} THEN {number}")
+    return f"CASE {' '.join(branches)} END"
+
+
+def count_where(condition: str) -> str:
+    """SQL for the number of rows that meet a condition."""
+    return f"coalesce(sum(CASE WHEN {condition} THEN 1 ELSE 0 END), 0)"
