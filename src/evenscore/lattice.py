@@ -289,9 +289,6 @@ class Lattice:
             return np.interp(array, self.axis_edges, np.concatenate([[self.low], self.edges, [self.high]]))
         return backward(array, self.scale)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return Lattice.from_parts, (self.edges, self.to_dict())
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Lattice):
             return NotImplemented
