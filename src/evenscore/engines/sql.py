@@ -188,7 +188,9 @@ def integer_hash(dialect: Dialect, key: str) -> str:
         return dialect.xor.format(x=value, y=dialect.shifted.format(x=value, n=shift))
 
     low = dialect.remainder.format(x=key, n=prime)
-    high = dialect.remainder.format(x=dialect.quotient.format(x=f"{key} - {low}", n=prime), n=prime)
+    # Both engines give a remainder the sign of the id; taking it away cannot overflow, and rounding down is one less below 0.
+    towards_zero = dialect.quotient.format(x=f"{key} - ({key}) % {prime}", n=prime)
+    high = dialect.remainder.format(x=f"{towards_zero} - CASE WHEN ({key}) % {prime} < 0 THEN 1 ELSE 0 END", n=prime)
     first = mixed(f"{low} * 1103515245 + {high} * 69069 + 12345", 13)
     second = mixed(f"{first} * 1597334677 + {low} + 1013904223", 15)
     third = mixed(f"{second} * 741103597 + {low} * 48271 + {high} + 7", 14)
