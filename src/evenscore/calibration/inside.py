@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from evenscore.calibration.calibrator import Calibrator
+from evenscore.calibration.export import literal
+from evenscore.calibration.export import number as number_sql
 from evenscore.calibration.maps import GroupMap, Segment
 from evenscore.columns import shortened
 from evenscore.engines import engine_of
@@ -76,7 +76,7 @@ def expression(calibrator: Calibrator, dialect: Dialect, score: str, groups: lis
     branches = []
     for each in calibrator.maps:
         labels = each.group if isinstance(each.group, tuple) else (each.group,)
-        tests = [f"{dialect.name(column)} = {literal(dialect, label)}" for column, label in zip(groups, labels, strict=True)]
+        tests = [f"{dialect.name(column)} = {_literal(dialect, label)}" for column, label in zip(groups, labels, strict=True)]
         branches.append(f"WHEN {' AND '.join(tests)} THEN {_mapped(each, number)}")
     other = {"null": "NULL", "keep": number, "pooled": _mapped(calibrator.pooled, number)}[on_unknown]
     missing = f"{number} IS NULL OR isnan({number})"
@@ -92,34 +92,16 @@ def _searched(pieces: list[Segment], number: str) -> str:
     if len(pieces) == 1:
         piece = pieces[0]
         if piece.slope == 0:
-            return _double(piece.value)
-        return f"({_double(piece.value)} + {_double(piece.slope)} * ({number} - ({_double(piece.origin)})))"
+            return number_sql(piece.value)
+        return f"({number_sql(piece.value)} + {number_sql(piece.slope)} * ({number} - ({number_sql(piece.origin)})))"
     half = len(pieces) // 2
     low, high = _searched(pieces[:half], number), _searched(pieces[half:], number)
-    return f"CASE WHEN {number} < {_double(pieces[half].start)} THEN {low} ELSE {high} END"
+    return f"CASE WHEN {number} < {number_sql(pieces[half].start)} THEN {low} ELSE {high} END"
 
 
-def _double(value: float) -> str:
-    """With an exponent, so that it is a double and not a decimal."""
-    text = repr(float(value))
-    return text if "e" in text else f"{text}e0"
-
-
-def literal(dialect: Dialect, label: Any) -> str:
-    """A label in SQL."""
-    if isinstance(label, bool):
-        return "true" if label else "false"
-    if isinstance(label, int | decimal.Decimal):
-        return str(label)
-    if isinstance(label, float):
-        return _double(label)
-    if isinstance(label, datetime.datetime):
-        return f"TIMESTAMP '{label.isoformat(sep=' ')}'"
-    if isinstance(label, datetime.date):
-        return f"DATE '{label.isoformat()}'"
-    if isinstance(label, str):
-        return dialect.literal(label)
-    raise DataError(f"group label {shortened(label)} is of type {type(label).__name__}, which SQL cannot compare; use text")
+def _literal(dialect: Dialect, label: Any) -> str:
+    """A label in SQL; engines escape text differently."""
+    return dialect.literal(label) if isinstance(label, str) else literal(label)
 
 
 # Engines

@@ -34,7 +34,7 @@ KINDS = {
 LABELS = ("string", "boolean", "date", "timestamp", "timestamp_ntz", "float", "double", "tinyint", "smallint", "int", "bigint")
 BATCH = 1 << 20  # rows that a worker counts at a time
 PILOT_ROWS = 200_000
-PAIRS_FOR_ARROW = 12.0  # pairs of cells for each row from which on Arrow is cheaper; measured, see docs/scale.md
+PAIRS_FOR_ARROW = 4.0  # pairs of cells for each row from which on expressions cost too much; see docs/scale.md
 SCHEMA = "kind bigint, place bigint, " + ", ".join(f"v{i} double" for i in range(WIDTH))
 WAYS = ("expressions", "arrow")
 
