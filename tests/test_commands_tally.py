@@ -89,7 +89,7 @@ WRONG = {
     "no output": (["tally", "{day}", *COLUMNS], "missing: --output"),
     "no lattice": (["tally", "{day}", *COLUMNS, "-o", "{out}", "--lattice", "wide"], "no such file, and it is not LOW:HIGH"),
     "a lattice of rows": (["tally", "{day}", *COLUMNS, "-o", "{out}", "--lattice", "{day}"], "the file is no saved tally"),
-    "memory": (["tally", "{day}", *COLUMNS, "-o", "{out}", "--memory-limit", "1MB"], "at least 100 MB"),
+    "memory": (["tally", "{day}", *COLUMNS, "-o", "{out}", "--memory-limit", "1MB"], "at least 200 MB"),
     "a name": (["tally", "{day}", *COLUMNS, "-o", "{out}", "--by-user"], "let its name end in .parquet"),
     "by user, released": (["tally", "{day}", *COLUMNS, "-o", "{out}", "--by-user", "--release", "9"], "--by-user keeps all users"),
     "merging rows": (["merge", "{day}", "-o", "{out}"], "is not a saved tally"),

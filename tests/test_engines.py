@@ -275,7 +275,7 @@ def test_an_engine_is_known_by_its_data(tmp_path):
 
 
 def test_memory_is_bounded_for_real(tmp_path):
-    """Two million rows in a tenth of a gigabyte, counted in a process of its own."""
+    """Two million rows in a fifth of a gigabyte, counted in a process of its own."""
     import subprocess
     import sys
 
@@ -285,7 +285,7 @@ def test_memory_is_bounded_for_real(tmp_path):
     table = pa.table({"s": rng.random(n_rows), "y": (rng.random(n_rows) < 0.5) * 1, "g": np.array(["a", "b"])[user % 2], "u": user})
     pq.write_table(table, tmp_path / "rows.parquet")
     program = (
-        "import sys, evenscore as es; t = es.tally(sys.argv[1], score='s', outcome='y', group='g', user='u', memory_limit='100MB');"
+        "import sys, evenscore as es; t = es.tally(sys.argv[1], score='s', outcome='y', group='g', user='u', memory_limit='200MB');"
         "t.save(sys.argv[2])"
     )
     output = tmp_path / "rows.tally"

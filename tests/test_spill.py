@@ -20,12 +20,12 @@ from evenscore.engines import spill
 from evenscore.engines.spill import bytes_of, spill_folder, sweep
 
 N_ROWS = 1_500_000
-OPTIONS = ["--score", "s", "--outcome", "y", "--group", "g", "--user", "u", "--memory-limit", "100MB"]
+OPTIONS = ["--score", "s", "--outcome", "y", "--group", "g", "--user", "u", "--memory-limit", "200MB"]
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """Two files that do not fit into a tenth of a gigabyte."""
+    """Two files that do not fit into a fifth of a gigabyte."""
     folder = tmp_path_factory.mktemp("large")
     rng = np.random.default_rng(0)
     user = rng.integers(0, N_ROWS // 4, N_ROWS)
@@ -118,9 +118,9 @@ def test_a_place_for_temporary_files_that_is_none(tmp_path, monkeypatch):
         pass
 
 
-@pytest.mark.parametrize("limit", ["", "1 potato", "-1GB", "50MB", 0, True, "GB", "1.2.3GB", None])
+@pytest.mark.parametrize("limit", ["", "1 potato", "-1GB", "150MB", 0, True, "GB", "1.2.3GB", None])
 def test_sizes_that_are_none(limit):
-    with pytest.raises(es.OptionError, match=r"memory_limit=.* must be a size of at least 100 MB, such as '2GB'"):
+    with pytest.raises(es.OptionError, match=r"memory_limit=.* must be a size of at least 200 MB, such as '2GB'"):
         bytes_of(limit)
 
 

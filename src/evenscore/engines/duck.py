@@ -32,6 +32,7 @@ KINDS = {
 }
 LABELS = ("VARCHAR", "BOOLEAN", "BLOB", "DATE", "TIMESTAMP", "FLOAT", "DOUBLE", "UBIGINT", *INTEGERS)
 ENGINE_SHARE, COUNTING_SHARE = 0.35, 0.55  # of the memory limit; they take turns, mostly
+ENGINE_LEAST = 128_000_000  # with less, writing many parts at a time may fail
 SPILLED = 0.5  # of the work is done when everything is spilled
 POLL = 0.2
 
@@ -199,6 +200,6 @@ def connect(limit: int, folder: str | None) -> Any:
 
     connection = duckdb.connect()
     connection.execute("SET enable_progress_bar = false")
-    connection.execute(f"SET memory_limit = '{int(ENGINE_SHARE * limit)}B'")
+    connection.execute(f"SET memory_limit = '{max(int(ENGINE_SHARE * limit), ENGINE_LEAST)}B'")
     connection.execute("SET temp_directory = ''" if folder is None else f"SET temp_directory = {DUCKDB.literal(folder)}")
     return connection

@@ -18,7 +18,7 @@ PREFIX = "evenscore-spill-"
 LOCK = "in-use"
 YOUNG = 3600  # seconds in which a folder may be without a lock because it is being made
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
-SMALLEST = 100_000_000  # below this not even the engine works
+SMALLEST = 200_000_000  # below this not even the engine works
 
 
 def bytes_of(limit: str | int | float) -> int:
