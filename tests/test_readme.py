@@ -1,4 +1,4 @@
-"""The README: its Python block runs, and what it shows is what the command prints."""
+"""The README: its Python blocks run, and what it shows is what the command prints."""
 
 import re
 import subprocess
@@ -33,11 +33,18 @@ def test_the_audit_prints_what_is_shown():
         assert line in printed, line
 
 
-def test_the_python_block_runs():
-    for block in blocks("python"):
-        done = subprocess.run([sys.executable, "-c", block], cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        assert "inconclusive" in done.stdout
+def test_the_python_blocks_run_one_after_the_other():
+    program = "\n".join(blocks("python"))
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    parity, repair = done.stdout.split("\n\n", 1)
+    assert "inconclusive" in parity
+    assert "before" in repair and "after" in repair
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\(([^)#]+)\)", TEXT):
+        assert (ROOT / target).exists(), target
 
 
 def test_ci_runs_the_second_block():
