@@ -293,8 +293,8 @@ def _judged(pair: OrderingPair, p_adjusted: float, alpha: float, tolerance: floa
     low, high = names[id(pair.low_group)], names[id(pair.high_group)]
     if p_adjusted <= alpha:
         found = (
-            f"{low} at score {pair.low_score:.3g} has an expected outcome {pair.worst:.3g} above that of {high} at the higher "
-            f"score {pair.high_score:.3g}; at least {pair.at_least:.1%} of pairs are misordered"
+            f"{low} at score {pair.low_score:.4g} has an expected outcome {pair.worst:.4g} above that of {high} at the higher "
+            f"score {pair.high_score:.4g}; at least {pair.at_least:.1%} of pairs are misordered"
         )
         return replace(pair, p_adjusted=p_adjusted, verdict=DISPARITY, reason=found)
     if pair.verdict == PARITY:
