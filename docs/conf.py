@@ -13,8 +13,8 @@ copyright = author  # noqa: A001
 release = version = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
-source_suffix = {".md": "markdown"}
-exclude_patterns = ["generated/*.txt"]
+source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
+exclude_patterns = []
 templates_path = ["templates"]
 language = "en"
 
