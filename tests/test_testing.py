@@ -31,7 +31,7 @@ def test_parity_that_is_shown_passes_and_returns_the_test(fair):
 
 
 def test_parity_is_not_passed_for_want_of_data(fair):
-    with pytest.raises(AssertionError, match=r"parity within 0\.001 is not shown") as raised:
+    with pytest.raises(AssertionError, match=r"asks for parity within 0\.001, which is not shown") as raised:
         assert_parity(fair, tolerance=0.001, **COLUMNS)
     assert "inconclusive" in str(raised.value)
 
@@ -50,7 +50,7 @@ def test_no_disparity_passes_where_nothing_is_shown(fair):
 
 
 def test_power_can_be_required(fair):
-    with pytest.raises(AssertionError, match=r"a gap of 0\.01 could have been missed between a and b"):
+    with pytest.raises(AssertionError, match=r"asks that a gap of 0\.01 be found"):
         assert_no_disparity(fair, require_power=0.01, **COLUMNS)
 
 
@@ -58,7 +58,7 @@ def test_a_pair_that_cannot_be_judged_has_no_power(fair):
     lone = {name: np.concatenate([values, values[:1]]) for name, values in fair.items()}
     lone["group"][-1], lone["user"][-1] = "c", lone["user"].max() + 1
     assert assert_no_disparity(lone, **COLUMNS).verdict == "inconclusive"
-    with pytest.raises(AssertionError, match="a and c"):
+    with pytest.raises(AssertionError, match="some groups cannot be judged"):
         assert_no_disparity(lone, require_power=0.5, **COLUMNS)
 
 

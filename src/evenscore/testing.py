@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from evenscore.engines import tally as make_tally
-from evenscore.errors import EvenscoreError, OptionError, listing, require_gap
+from evenscore.errors import EvenscoreError, OptionError, listing
+from evenscore.gate import Gate, judge
 from evenscore.parity import parity_test
 from evenscore.parity_result import ParityTest
 from evenscore.tally import Tally
-from evenscore.verdict import DISPARITY, PARITY
 
 TEST_OPTIONS = ("method", "alpha", "compare", "reference", "weighting", "degree", "kernel", "bandwidth", "grid", "seed")
 
@@ -43,13 +45,7 @@ def assert_parity(data: Any, *, tolerance: float, **options: Any) -> ParityTest:
     'parity'
     """
     __tracebackhide__ = True
-    require_gap("tolerance", tolerance)
-    if tolerance is None:
-        raise OptionError("assert_parity needs tolerance=, the gap that does not matter, such as tolerance=0.02")
-    test = _tested(data, options | {"tolerance": tolerance})
-    if test.verdict != PARITY:
-        raise AssertionError(f"parity within {tolerance:g} is not shown\n\n{test}")
-    return test
+    return _held(data, Gate("equivalence"), options | {"tolerance": tolerance})
 
 
 def assert_no_disparity(data: Any, *, require_power: float | None = None, **options: Any) -> ParityTest:
@@ -68,15 +64,18 @@ def assert_no_disparity(data: Any, *, require_power: float | None = None, **opti
         The test that was passed.
     """
     __tracebackhide__ = True
-    require_gap("require_power", require_power)
+    return _held(data, Gate("difference", require_power), options)
+
+
+def _held(data: Any, gate: Gate, options: dict[str, Any]) -> ParityTest:
+    """The test when the gate is passed; a pair that cannot be judged makes the detectable gap nan, which has no power."""
+    __tracebackhide__ = True
+    gate.check(options.get("tolerance"))
     test = _tested(data, options)
-    if test.verdict == DISPARITY:
-        raise AssertionError(f"a disparity is shown\n\n{test}")
-    if require_power is not None:
-        unsure = [pair for pair in test.pairs if not pair.minimum_detectable_gap <= require_power]
-        if unsure:
-            names = listing(pair.name for pair in unsure)
-            raise AssertionError(f"a gap of {require_power:g} could have been missed between {names}\n\n{test}")
+    detectable = float(np.max([pair.minimum_detectable_gap for pair in test.pairs]))
+    found = judge(gate, test.verdict, detectable, test.tolerance)
+    if not found.passed:
+        raise AssertionError(f"{found.reason}\n\n{test}")
     return test
 
 
