@@ -26,6 +26,8 @@ autosummary_generate = True
 autosummary_ignore_module_all = False
 autodoc_typehints = "none"  # the signature in words stands in the text; full types would fill the page
 autodoc_preserve_defaults = True
+autodoc_member_order = "bysource"  # what matters most stands first in the source, too
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
@@ -33,6 +35,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "evenscore"
 html_static_path = ["static"]
 html_css_files = ["evenscore.css"]
+html_sidebars = {"index": [], "cases": []}  # pages without neighbours
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {

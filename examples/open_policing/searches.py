@@ -86,7 +86,7 @@ def figure(path: Any) -> None:
     ax.set_yticks(range(len(found)), list(found))
     ax.invert_yaxis()
     ax.set(xlabel="gap to white drivers, with 95 % limits")
-    ax.legend(frameon=False, loc="center right")
+    drawing.legend(frameon=False, loc="outside upper center", ncols=2)
     drawing.savefig(path, dpi=110)
 
 
