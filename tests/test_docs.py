@@ -42,7 +42,20 @@ def test_every_public_name_is_in_the_reference():
 def test_the_documentation_builds_without_a_warning(tmp_path):
     pytest.importorskip("pydata_sphinx_theme", reason="the docs dependency group is not installed")
     done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(tmp_path / "trees"), str(DOCS), str(tmp_path / "out")],
+        [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-W",
+            "--keep-going",
+            "-q",
+            "-b",
+            "html",
+            "-d",
+            str(tmp_path / "trees"),
+            str(DOCS),
+            str(tmp_path / "out"),
+        ],
         capture_output=True,
         text=True,
         check=False,

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-SCRIPTS = sorted(path.relative_to(EXAMPLES) for path in EXAMPLES.rglob("*.py") if path.name != "stories.py")  # test_stories.py has it
+SCRIPTS = sorted(
+    path.relative_to(EXAMPLES) for path in EXAMPLES.rglob("*.py") if path.name != "stories.py"
+)  # test_stories.py has it
 
 
 def load(path):

@@ -74,7 +74,11 @@ def figure(path: Any) -> None:
     """Gaps to white drivers with their 95 % limits: hit rates per search and per place, and bars."""
     import matplotlib.pyplot as plt
 
-    found = {"hit rate, every search\nthe same": hit_rates("row"), "hit rate, every place\nthe same": hit_rates(), "bar (model)": bars()}
+    found = {
+        "hit rate, every search\nthe same": hit_rates("row"),
+        "hit rate, every place\nthe same": hit_rates(),
+        "bar (model)": bars(),
+    }
     drawing, ax = plt.subplots(figsize=(7.5, 3.3), layout="constrained")
     for place, (label, colour, marker) in enumerate((("Black", "#0072B2", "o"), ("Hispanic", "#D55E00", "s"))):
         for line, test in enumerate(found.values()):
