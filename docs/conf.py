@@ -1,4 +1,4 @@
-"""How the documentation is built: ``python -m sphinx -W -b html docs build/docs``. Nothing is fetched, while building or reading."""
+"""How the documentation is built: ``python -m sphinx -W -b html docs build/docs``. Nothing is fetched."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ from evenscore import __version__
 
 project = "evenscore"
 author = "The evenscore authors"
-copyright = author  # noqa: A001
+copyright = author
 release = version = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]

@@ -3,12 +3,11 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from pages import ROOT, blocks, run_page, shown
 
 import evenscore as es
+from pages import ROOT, blocks, run_page, shown
 
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "generated" not in path.parts)

@@ -2,8 +2,8 @@
 
     python examples/feed/feed.py [FIGURE]
 
-The data are made up, so the truth is known: the chances of a like, a comment and a share depend on all three scores, upwards in group a
-and downwards in group b. Calibrating each score by itself leaves blends unfair; calibrating them jointly does not.
+The data are made up, so the truth is known: the chances of a like, a comment and a share depend on all three scores, upwards in
+group a and downwards in group b. Calibrating each score by itself leaves blends unfair; calibrating them jointly does not.
 """
 
 from __future__ import annotations

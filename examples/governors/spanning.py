@@ -2,8 +2,8 @@
 
     python examples/governors/spanning.py
 
-A race is one cluster with a Democrat and a Republican in it, so the curves of the two parties are not independent and neither is their
-gap. The tally keeps what a race puts into both groups; the standard error of the gap is then right without being told.
+A race is one cluster with a Democrat and a Republican in it, so the curves of the two parties are not independent and neither is
+their gap. The tally keeps what a race puts into both groups; the standard error of the gap is then right without being told.
 """
 
 from __future__ import annotations

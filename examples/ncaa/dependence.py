@@ -2,8 +2,8 @@
 
     python examples/ncaa/dependence.py [FIGURE [FIGURE OF GAMES]]
 
-Each game has some 180 forecasts and one result. Whoever takes every forecast for a new game finds that forecasts of the men's and of
-the women's bracket mean different things, beyond any doubt. With the game as the unit there is nothing to be seen.
+Each game has some 180 forecasts and one result. Whoever takes every forecast for a new game finds that forecasts of the men's and
+of the women's bracket mean different things, beyond any doubt. With the game as the unit there is nothing to be seen.
 """
 
 from __future__ import annotations

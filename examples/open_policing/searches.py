@@ -2,13 +2,13 @@
 
     python examples/open_policing/searches.py [FIGURE]
 
-When drivers of one group are searched on less suspicion, fewer of their searches find something. That is the outcome test, and there is
-no score in it: nobody wrote down how suspicious the officer was. Three lessons:
+When drivers of one group are searched on less suspicion, fewer of their searches find something. That is the outcome test, and
+there is no score in it: nobody wrote down how suspicious the officer was. Three lessons:
 
 1. *The estimand.* Weighing every search the same and weighing every place the same give different answers.
 2. *The cluster.* Drivers of all groups are searched in the same places, which makes differences more exact, not less.
-3. *Infra-marginality.* Hit rates also depend on how far beyond the bar suspicion goes. The bar itself, estimated by a model, differs
-   where hit rates do not.
+3. *Infra-marginality.* Hit rates also depend on how far beyond the bar suspicion goes. The bar itself, estimated by a model,
+   differs where hit rates do not.
 
 The file has counts, not searches: ``count=`` takes them as they are.
 """
