@@ -1,0 +1,93 @@
+"""Assertions for test suites: a score is held to parity as code is held to its tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evenscore.engines import tally as make_tally
+from evenscore.errors import EvenscoreError, OptionError, listing
+from evenscore.gate import Gate, judge
+from evenscore.parity import parity_test
+from evenscore.parity_result import ParityTest
+from evenscore.tally import Tally
+
+TEST_OPTIONS = ("method", "alpha", "compare", "reference", "weighting", "degree", "kernel", "bandwidth", "grid", "seed")
+
+
+def assert_parity(data: Any, *, tolerance: float, **options: Any) -> ParityTest:
+    """Raise an AssertionError unless parity is *shown*: every gap lies within the tolerance, all scores and pairs at once.
+
+    Few data cannot show parity, so they fail too; ``assert_no_disparity`` lets them pass.
+
+    Parameters
+    ----------
+    data
+        A tally, or what ``es.tally`` takes.
+    tolerance
+        The gap in expected outcomes that does not matter, chosen before looking at the data.
+    options
+        Options of ``es.parity_test``, and those of ``es.tally`` (score, outcome, group, user and so on) unless data are a tally.
+
+    Returns
+    -------
+    ParityTest
+        The test that was passed.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> from evenscore.testing import assert_parity
+    >>> data = es.simulate(4000, rows_per_user=2).data(seed=1)
+    >>> test = assert_parity(data, tolerance=0.2, score="score", outcome="outcome", group="group", user="user")
+    >>> test.verdict
+    'parity'
+    """
+    __tracebackhide__ = True
+    return _held(data, Gate("equivalence"), options | {"tolerance": tolerance})
+
+
+def assert_no_disparity(data: Any, *, require_power: float | None = None, **options: Any) -> ParityTest:
+    """Raise an AssertionError when a disparity is shown, which few data hardly ever do.
+
+    Parameters
+    ----------
+    data, options
+        As for ``assert_parity``; ``tolerance=`` is one of them here, and then only larger gaps count.
+    require_power
+        Also fail when a constant gap of this size would have been missed with a probability above .2 in any pair of groups.
+
+    Returns
+    -------
+    ParityTest
+        The test that was passed.
+    """
+    __tracebackhide__ = True
+    return _held(data, Gate("difference", require_power), options)
+
+
+def _held(data: Any, gate: Gate, options: dict[str, Any]) -> ParityTest:
+    """The test when the gate is passed; a pair that cannot be judged makes the detectable gap nan, which has no power."""
+    __tracebackhide__ = True
+    gate.check(options.get("tolerance"))
+    test = _tested(data, options)
+    detectable = float(np.max([pair.minimum_detectable_gap for pair in test.pairs]))
+    found = judge(gate, test.verdict, detectable, test.tolerance)
+    if not found.passed:
+        raise AssertionError(f"{found.reason}\n\n{test}")
+    return test
+
+
+def _tested(data: Any, options: dict[str, Any]) -> ParityTest:
+    """The parity test of a tally or of data, with each option going where it belongs."""
+    testing = {name: options[name] for name in (*TEST_OPTIONS, "tolerance") if name in options}
+    reading = {name: value for name, value in options.items() if name not in testing}
+    if isinstance(data, Tally):
+        if reading:
+            raise OptionError(f"a tally is counted already: {listing(reading)} cannot be used with it")
+        return parity_test(data, **testing)
+    missing = [name for name in ("score", "outcome", "group", "user") if name not in reading]
+    if missing:
+        raise EvenscoreError(f"name the columns of the data: {listing(missing)} missing (user=None says that rows are independent)")
+    return parity_test(make_tally(data, **reading), **testing)
