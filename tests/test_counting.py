@@ -137,6 +137,24 @@ def test_counts_are_repeated_rows():
         np.testing.assert_allclose(a.pairs.matrices(0).yy, b.pairs.matrices(0).yy, rtol=1e-7, atol=1e-9)
 
 
+def test_counts_of_independent_rows_are_so_many_people():
+    rows = repeated_users(600, seed=9, real=True)
+    repeat = np.random.default_rng(1).integers(0, 4, len(rows.score))
+    columns = NAMES | {"user": None}
+    lattice = es.Lattice(0, 1, cells=16)
+    tally = es.tally(as_dict(rows) | {"n": repeat}, **columns, count="n", lattice=lattice)
+    longer = es.tally({name: np.repeat(column, repeat) for name, column in as_dict(rows).items()}, **columns, lattice=lattice)
+    assert tally.n_users == longer.n_users == tally.n_rows
+    for group in tally.groups:
+        for weighting in ("user", "row"):
+            np.testing.assert_allclose(tally.sums(group, weighting).W, longer.sums(group, weighting).W)
+            a, b = (one.pair_matrices(group, group, weighting) for one in (tally, longer))
+            np.testing.assert_allclose(a.ww, b.ww)
+            np.testing.assert_allclose(a.yy, b.yy)
+    with pytest.raises(es.DataError, match="a person of its own"):
+        es.tally(as_dict(rows) | {"n": np.full(600, 10**6)}, **columns, count="n", lattice=lattice)
+
+
 def test_unlabelled_rows_count_in_the_score_distribution_only():
     rows = repeated_users(2000, seed=10)
     outcome = np.where(np.random.default_rng(1).random(2000) < 0.3, np.nan, rows.outcome)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from evenscore.coding import FOLDS, Users, folds
 from evenscore.lattice import Lattice
-from evenscore.observations import Observations
+from evenscore.observations import Observations, one_row_each
 from evenscore.pairing import Segments, lengths_from, pair_sums
 from evenscore.pairs import PairSums
 from evenscore.spanning import cross_pairs, spanning_users
@@ -32,6 +32,7 @@ Progress = Callable[[int, int], None]
 
 def count(observations: Observations, lattice: Lattice, progress: Progress | None = None, *, centre: float | None = None) -> Tally:
     """The tally of rows that hold every row of their users; without a centre, outcomes are deviations from their mean."""
+    observations = one_row_each(observations)
     if centre is None:
         centre = 0.0 if observations.binary else _mean_outcome(observations)
     users = observations.users

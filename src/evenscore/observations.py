@@ -32,6 +32,7 @@ from evenscore.errors import DataError, OptionError, require_option
 from evenscore.splits import Split
 
 MAX_GROUPS = 200
+MAX_REPEATED = 200_000_000  # people that rows with a count may stand for in one tally
 NULLS = ("error", "drop", "unlabelled")
 EXACT = 2**53  # from here on floats skip integers
 
@@ -122,6 +123,27 @@ def observe(
         labelled=labelled,
         dropped=dropped,
         frame=kind,
+    )
+
+
+def one_row_each(observations: Observations) -> Observations:
+    """Independent rows that stand for several people, as that many rows: each of them is a person of its own."""
+    if observations.count is None or not observations.users.independent:
+        return observations
+    total = int(observations.count.sum())
+    if total > MAX_REPEATED:
+        raise DataError(
+            f"with user=None every repeat of a row is a person of its own, and count adds up to {total:,} of them; at most "
+            f"{MAX_REPEATED:,} can be tallied at once: tally parts of the rows on one lattice and add the tallies"
+        )
+    rows = np.repeat(np.arange(observations.n_rows), observations.count)
+
+    def taken(column: Any) -> Any:
+        return None if column is None else column[rows]
+
+    names = ("score", "outcome", "group", "weight", "labelled")
+    return replace(
+        observations, users=independent_users(total), count=None, **{name: taken(getattr(observations, name)) for name in names}
     )
 
 

@@ -113,7 +113,10 @@ def plan_spark(data: Any, options: dict[str, Any], way: str | None = None) -> Sp
     facts = survey(engine, fields)
     lattice = lattice_for(engine, facts, options["lattice"], options["cuts"], options["cells"], options["scale"])
     pairs, longest = pilot(engine, facts, lattice.n_cells)
-    chosen = way or ("arrow" if pairs > PAIRS_FOR_ARROW or options["split"] else "expressions")
+    repeats = options["user"] is None and options["count"] is not None  # a person each, which expressions do not know
+    chosen = way or ("arrow" if pairs > PAIRS_FOR_ARROW or options["split"] or repeats else "expressions")
+    if repeats and chosen == "expressions":
+        raise OptionError("way='expressions' cannot repeat independent rows; leave it out, or use way='arrow'")
     if options["split"] and chosen == "expressions":
         raise OptionError("way='expressions' cannot split users; leave it out, or use way='arrow'")
     return SparkPlan(facts, lattice, chosen, pairs, longest)
