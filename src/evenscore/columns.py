@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from evenscore.coding import CHUNK, Codes, code_type, encode, encode_integers, encode_typed, types_in
 from evenscore.errors import DataError, OptionError, listing
+from evenscore.errors import shortened as shortened
 
 Mask = NDArray[np.bool_]
 
@@ -59,12 +60,6 @@ class Column:
             f"{self} {what} in {len(rows):,} of {len(self):,} rows (first rows, from 0: {', '.join(shown)})"
             + (f"; {hint}" if hint else "")
         )
-
-
-def shortened(value: Any) -> str:
-    """A value for a message, cut off before it floods the screen."""
-    text = repr(value.item() if isinstance(value, np.generic) else value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 # Finding columns

@@ -20,7 +20,7 @@ from evenscore.calibration.maps import GroupMap
 from evenscore.calibration_error.people import cell_limits, require_outcome_scale
 from evenscore.errors import DataError, OptionError, require_alpha, require_option
 from evenscore.impact_result import CLASSIFICATION, Impact
-from evenscore.inference import draw_normal
+from evenscore.inference import draw_normal, seeded
 from evenscore.tally import Tally, require_tally
 
 Floats = NDArray[np.float64]
@@ -112,7 +112,7 @@ def classification_impact(
     fixed = None if reference is None else _place(tally, groups, reference)
     points, drawn = [], []
     for group in groups:
-        rng = np.random.default_rng([seed, tally.index(group)])
+        rng = seeded(seed, tally.index(group))
         group_map = calibrator.map_of(group, unknown="pooled")
         scores = _scores(tally, group, weighting, group_map, cuts, rng if interval else None)
         values, shares = group_map.value[None, :], scores.chance[None, :]

@@ -12,6 +12,7 @@ from evenscore.errors import OptionError, require_option
 
 Floats = NDArray[np.float64]
 
+DEGREES = (0, 1, 2)  # Nadaraya-Watson, local linear, local quadratic
 SIDES = ("both", "right", "left")
 SINGULAR = 1e-9  # a local design is taken as singular below this share of its leading moment
 TINY = 1e-100  # a point with less kernel weight than this has nobody near
@@ -109,8 +110,7 @@ def smoother(
         With a positive width the result has a ``tilt``, taken across that width.
     """
     require_option("side", side, SIDES)
-    if degree not in (0, 1, 2):
-        raise OptionError(f"degree={degree!r} must be 0 (Nadaraya-Watson), 1 (local linear) or 2 (local quadratic)")
+    require_option("degree", degree, DEGREES)
     if not (np.isfinite(bandwidth) and bandwidth > 0):
         raise OptionError(f"bandwidth={bandwidth!r} must be a positive number")
     shape = kernel_named(kernel)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenscore.axis import Quantiles, backward, end_values_inside, forward, inside_unit
-from evenscore.errors import DataError, OptionError, require_option
+from evenscore.errors import DataError, OptionError, is_finite, require_option, shortened
 
 Floats = NDArray[np.float64]
 
@@ -63,8 +63,8 @@ class Lattice:
         require_option("scale", scale, SCALES)
         if scale == "rank":
             raise OptionError("a lattice on scale='rank' needs scores: use es.tally(..., scale='rank') and reuse its lattice")
-        if not (np.isfinite(low) and np.isfinite(high) and low < high):
-            raise OptionError(f"a lattice needs finite limits with low < high, not low={low!r}, high={high!r}")
+        if not (is_finite(low) and is_finite(high) and low < high):
+            raise OptionError(f"a lattice needs finite limits with low < high, not low={shortened(low)}, high={shortened(high)}")
         if scale == "logit" and not (low >= 0 and high <= 1):
             raise OptionError(f"scale='logit' needs scores between 0 and 1; this lattice runs from {low:g} to {high:g}")
         open_ended = not (low == 0 and high == 1) or scale == "logit"

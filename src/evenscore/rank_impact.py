@@ -17,6 +17,7 @@ from evenscore.calibration.maps import GroupMap
 from evenscore.errors import OptionError, require_alpha, require_option
 from evenscore.impact import require_calibrator
 from evenscore.impact_result import RANK, Impact
+from evenscore.inference import seeded
 from evenscore.rank_items import Items, read_items
 from evenscore.ranks import WORTHS, blocks, places_of, starts_of, worths
 
@@ -95,7 +96,7 @@ def rank_impact(
     items, labels, kind, notes = read_items(data, query, score, group, user, nulls, calibrator, on_unknown)
     maps = [calibrator.map_of(label, unknown=on_unknown) for label in labels]
     sums, scatter, slots = _scan(items, len(labels), top_k)
-    noise = _map_noise(items, maps, len(labels), top_k, np.random.default_rng(seed))
+    noise = _map_noise(items, maps, len(labels), top_k, seeded(seed))
     change = (sums.after - sums.before) / sums.counts[:, None]
     variance = scatter + noise
     table = _rows(labels, sums, change, variance, alpha, top_k)

@@ -22,6 +22,7 @@ from evenscore.calibration_error.smooth import smooth_error
 from evenscore.calibration_error.sweep import sweep_error
 from evenscore.curves import residual_covariance
 from evenscore.errors import DataError, OptionError, require_alpha, require_option
+from evenscore.inference import seeded
 from evenscore.tally import Tally, require_tally
 
 __all__ = ["METHODS", "CalibrationError", "ErrorDifference", "ErrorEstimate", "calibration_error"]
@@ -127,7 +128,7 @@ def calibration_error(
     sizes: list[Size] = []
     estimates: list[ErrorEstimate] = []
     for place, people in enumerate(_all_people(tally, weighting)):
-        rng = np.random.default_rng([seed, place])
+        rng = seeded(seed, place)
         measure = measured(people)
         size = size_of(measure, people, alpha=alpha, interval=interval, debias=takes_off, rng=rng)
         sizes.append(size)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evenscore.calibration.fitting import FEWEST_USERS, calibrate
 from evenscore.engines import tally
-from evenscore.errors import EvenscoreWarning, OptionError, require_option
+from evenscore.errors import EvenscoreWarning, OptionError, is_finite, require_option
 from evenscore.multiobjective.axes import NODES, Axis, make_axes, node_positions
 from evenscore.multiobjective.calibrator import JointCalibrator
 from evenscore.multiobjective.candidates import WIDTHS, Candidate, Regressed, Smoothing, Target, regress
@@ -148,7 +148,7 @@ def _bandwidth(bandwidth: Any, k: int) -> str | tuple[float, ...]:
         require_option("bandwidth", bandwidth, ("risk", "rule"))
         return bandwidth
     values = tuple(bandwidth) if isinstance(bandwidth, Sequence | np.ndarray) else (bandwidth,) * k
-    if len(values) != k or not all(isinstance(h, int | float | np.number) and np.isfinite(h) and h > 0 for h in values):
+    if len(values) != k or not all(is_finite(h) and h > 0 for h in values):
         raise OptionError(f"bandwidth={bandwidth!r} must be 'risk', 'rule', a positive number, or one for each of {k} scores")
     return tuple(map(float, values))
 

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.errors import OptionError, require_alpha, require_gap
+from evenscore.errors import OptionError, require_alpha, require_count, require_gap
 from evenscore.multiobjective.calibrator import check_weights
 from evenscore.multiobjective.rows import JointRows, observe_jointly
 from evenscore.multiobjective.versions import composite_target, tally_of, versions_of
 from evenscore.multiplicity import holm
 from evenscore.parity import parity_test
 from evenscore.parity_result import ParityTest
-from evenscore.simulation.checks import require_count
 from evenscore.tables import Table, json_ready, p_text
 from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from evenscore.errors import OptionError, listing, require_option
-from evenscore.simulation.checks import require_count, require_number
+from evenscore.errors import OptionError, listing, require_count, require_number, require_option
 from evenscore.simulation.distributions import FixedRows, ParetoRows, PoissonRows, RowsPerUser, rows_of
 from evenscore.simulation.outcomes import BINARY
 from evenscore.simulation.specification import Data, Label, Seed, _by_group, _labels, _plain, _seed_words

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from evenscore.errors import OptionError, listing, require_option
-from evenscore.simulation.checks import require_count, require_number
+from evenscore.errors import OptionError, listing, require_count, require_number, require_option
 from evenscore.simulation.distributions import (
     AnyDensity,
     Beta,
