@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenscore.bandwidth import choose_bandwidth
-from evenscore.errors import OptionError, require_alpha, shortened
+from evenscore.columns import number_array
+from evenscore.errors import OptionError, require_alpha
 from evenscore.inference import correlation, draw_normal, seeded, welch_t
 from evenscore.kernels import Smoother, indicator_smoother, smoother
 from evenscore.lattice import Lattice
@@ -194,11 +195,8 @@ def _curve(
 
 def grid_positions(lattice: Lattice, grid: ArrayLike) -> Floats:
     """A grid of scores as positions on the axis."""
-    try:
-        scores = np.asarray(grid, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise OptionError(f"grid={shortened(grid)} must be a list of finite scores") from None
-    if scores.ndim != 1 or not 0 < len(scores) <= MOST_POINTS or not np.isfinite(scores).all():
+    scores = number_array("grid", grid)
+    if scores.ndim != 1 or not 0 < len(scores) <= MOST_POINTS:
         raise OptionError(f"grid must be a list of finite scores, at most {MOST_POINTS:,}")
     return lattice.to_axis(np.unique(scores))
 

@@ -32,6 +32,9 @@ class EvenscoreWarning(UserWarning):
     """A result is usable, but something about it should be known."""
 
 
+LARGEST_COUNT = 2**63 - 1
+
+
 def listing(names: Iterable[object], limit: int = 30) -> str:
     """Names for an error message, cut off before it floods the screen."""
     shown = [str(name) for name in names]
@@ -73,7 +76,7 @@ def require_number(
 def require_count(name: str, value: Any, low: int = 1, high: int | None = None) -> int:
     """A whole number inside the limits."""
     whole = int(value) if isinstance(value, numbers.Integral) and not isinstance(value, bool) else None
-    if whole is not None and whole >= low and (high is None or whole <= high):
+    if whole is not None and low <= whole <= (LARGEST_COUNT if high is None else high):
         return whole
     most = "" if high is None else f" and at most {high:,}"
     raise OptionError(f"{name}={shortened(value)} must be a whole number, at least {low}{most}")
@@ -82,6 +85,18 @@ def require_count(name: str, value: Any, low: int = 1, high: int | None = None) 
 def require_flag(name: str, value: object) -> None:
     """True or False, and nothing that merely counts as one."""
     require_option(name, value, (True, False))
+
+
+def require_sequence(name: str, value: Any) -> tuple[Any, ...]:
+    """Several things in a row, as a tuple; a text is one thing."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise OptionError(f"{name}={shortened(value)} must be a list")
+    try:
+        found = tuple(value)
+        hash(found)
+        return found
+    except TypeError:  # an array without dimensions, or of several
+        raise OptionError(f"{name}={shortened(value)} must be a list") from None
 
 
 def is_finite(value: object) -> TypeGuard[float]:

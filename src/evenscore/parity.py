@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenscore.comparison import Comparison, Whole, compare_groups, compare_rest
 from evenscore.curves import grid_positions, margins
-from evenscore.errors import OptionError, require_alpha, require_gap, require_option
+from evenscore.errors import OptionError, require_alpha, require_flag, require_gap, require_option
 from evenscore.gaps import (
     MIN_EFFECTIVE,
     Null,
@@ -139,6 +139,7 @@ def parity_test(
     result = ParityTest(
         tuple(pairs), name, alpha, tolerance, weighting, degree, kernel, adjustment, tally.independent, None, tally.frame_kind
     )
+    require_flag("both", both)
     if not both or tally.n_rows == tally.n_users:
         return result
     other = replace(options, weighting="row" if weighting == "user" else "user", brief=True)

@@ -155,7 +155,7 @@ def _solved(
 def _require_target(tally: Tally, strategy: str, target: Any) -> None:
     if (strategy == "target") != (target is not None):
         wanted = "needs target=, the marginal outcome to reach" if strategy == "target" else "takes no target="
-        raise OptionError(f"strategy={strategy!r} {wanted}")
+        raise OptionError(f"strategy={shortened(strategy)} {wanted}")
     if target is None:
         return
     if not is_finite(target):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from evenscore.bandwidth import FEW_CELLS, fold_fits, fold_risks, require_bandwidth, risk_candidates, rule_of_thumb, spread
 from evenscore.calibration.cells import Cells, Fit, average_matrix, bounded, refitted
 from evenscore.curves import effective_users, small_sample, smooth_at, unsmoothed
-from evenscore.errors import OptionError, require_option
+from evenscore.errors import OptionError, require_option, shortened
 from evenscore.kernels import DEGREES, Smoother, kernel_named
 
 Floats = NDArray[np.float64]
@@ -33,7 +33,9 @@ class Kernel:
         """Refuse what cannot be used."""
         require_option("degree", self.degree, DEGREES)
         if kernel_named(self.kernel).moments > 1 and self.degree > 0:
-            raise OptionError(f"kernel={self.kernel!r} has no second moment, so it cannot fit slopes; use it with degree=0")
+            raise OptionError(
+                f"kernel={shortened(self.kernel)} has no second moment, so it cannot fit slopes; use it with degree=0"
+            )
         require_bandwidth(self.bandwidth)
 
     def fit(self, cells: Cells) -> Fit:

@@ -222,6 +222,6 @@ def _unpack_map(packed: _Map) -> GroupMap:
 
 def _finite(values: list[Any]) -> NDArray[np.float64]:
     array = np.array(values, dtype=np.float64)
-    if not np.isfinite(array).all():
+    if not (np.abs(array) <= LARGEST).all():
         raise ValueError("a number is not finite")
     return array

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from evenscore.columns import number_array
 from evenscore.lattice import MAX_CELLS, Lattice
 from evenscore.tally import Tally
 
@@ -91,7 +92,7 @@ def tally(
         "weight": weight,
         "count": count,
         "lattice": lattice,
-        "cuts": tuple(cuts),
+        "cuts": tuple(number_array("cuts", cuts).ravel().tolist()),
         "cells": cells,
         "scale": scale,
         "nulls": nulls,
