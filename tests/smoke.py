@@ -1,4 +1,4 @@
-"""What an installation must do without any extra: tally, test, calibrate, thresholds, files and the command line. Run by narrow.py."""
+"""What an installation must do without any extra: tally, test, calibrate, thresholds, files, commands. Run by narrow.py."""
 
 import importlib.util
 import json
