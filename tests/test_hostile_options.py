@@ -13,6 +13,7 @@ ROWS = as_dict(repeated_users(240, 1, gap=0.2))
 ROWS |= {"s2": ROWS["s"][::-1].copy(), "y2": ROWS["y"][::-1].copy()}
 TALLY = es.tally(ROWS, **NAMES, cells=64, cuts=(0.5,))
 CALIBRATOR = es.calibrate(TALLY, method="platt")
+AUDIT = es.audit(ROWS, **NAMES, method="bonferroni", repair=False)
 PAIRS = {"scores": ["s", "s2"], "outcomes": ["y", "y2"], "group": "g", "user": "u"}
 RANKING = {"query": "u", "score": "s", "group": "g", "calibrator": CALIBRATOR}
 
@@ -30,6 +31,8 @@ CALLS = {
     es.ThresholdTrial: ((TALLY,), {"threshold": 0.5, "max_step": 0.05}),
     es.verify: ((CALIBRATOR, TALLY), {"unseen": True, "method": "bonferroni"}),
     es.tally: ((ROWS,), dict(NAMES)),
+    es.audit: ((ROWS,), dict(NAMES) | {"method": "bonferroni", "repair": False}),
+    es.compare_audits: ((AUDIT, AUDIT), {}),
     es.Lattice: ((0.0, 1.0), {}),
     es.simulate: ((20,), {}),
     es.simulate_objectives: ((20,), {}),
@@ -76,7 +79,7 @@ def test_a_hostile_option_is_used_or_refused(function, name):
 
 def test_every_public_function_is_among_them():
     results = {name for name in es.__all__ if inspect.isclass(getattr(es, name)) and getattr(es, name) not in CALLS}
-    assert set(es.__all__) - results - {"study"} == {function.__name__ for function in CALLS}
+    assert set(es.__all__) - results - {"study", "apply_calibrator"} == {function.__name__ for function in CALLS}
 
 
 @pytest.mark.parametrize("value", [True, np.array([1, 2]), np.array(["sup"]), [], "Sup", 1.5, None])

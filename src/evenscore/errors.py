@@ -78,8 +78,8 @@ def require_count(name: str, value: Any, low: int = 1, high: int | None = None) 
     whole = int(value) if isinstance(value, numbers.Integral) and not isinstance(value, bool) else None
     if whole is not None and low <= whole <= (LARGEST_COUNT if high is None else high):
         return whole
-    most = "" if high is None else f" and at most {high:,}"
-    raise OptionError(f"{name}={shortened(value)} must be a whole number, at least {low}{most}")
+    limits = f", at least {low}" if high is None else f" from {low} to {high:,}"
+    raise OptionError(f"{name}={shortened(value)} must be a whole number{limits}")
 
 
 def require_flag(name: str, value: object) -> None:

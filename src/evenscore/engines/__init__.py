@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from evenscore.columns import number_array
+from evenscore.errors import OptionError, shortened
 from evenscore.lattice import MAX_CELLS, Lattice
 from evenscore.tally import Tally
 
@@ -106,6 +107,8 @@ def tally(
     if kind == "memory":
         from evenscore.engines.memory import tally_frame
 
+        if way is not None:
+            raise OptionError(f"way={shortened(way)}: data in memory are counted in one way only")
         return tally_frame(data, **options)
     module, function = ENGINES[kind]
     counted: Tally = getattr(importlib.import_module(module), function)(data, memory_limit=memory_limit, **options)

@@ -284,7 +284,7 @@ def check_weights(weights: Any, scores: Sequence[str], outcomes: Sequence[str]) 
     if values.shape != (len(scores),):
         raise OptionError(f"there must be {len(scores)} weights, one for each of {listing(outcomes)}, not {shortened(weights)}")
     if not values.any():
-        raise OptionError(f"weights={shortened(weights)} must not all be 0")
+        raise OptionError(f"weights={shortened(weights)} must be finite and not all 0")
     return values
 
 

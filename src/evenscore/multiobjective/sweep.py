@@ -218,7 +218,7 @@ def _chosen(rows: JointRows, weights: Any, steps: int | None) -> list[Floats]:
             raise OptionError(f"weights={shortened(weights)} must be a list of weights to try, each with {k} numbers")
         return [check_weights(each, rows.columns.scores, rows.columns.outcomes) for each in weights]
     fewest = {1: 1, 2: 10, 3: 5, 4: 3}.get(k, 2)
-    cut = require_count("steps", fewest if steps is None else steps, high=MOST_WEIGHTS)
+    cut = require_count("steps", fewest if steps is None else steps, high=10**6)
     n_sets = math.comb(cut + k - 1, k - 1)
     if n_sets > MOST_WEIGHTS:
         raise OptionError(f"steps={steps} makes {n_sets:,} sets of weights, more than {MOST_WEIGHTS:,}; take fewer steps")
