@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.errors import EvenscoreWarning, OptionError, require_option
+from evenscore.errors import EvenscoreWarning, OptionError, is_finite, require_option, shortened
 from evenscore.kernels import kernel_named, local_fits, smoother
 from evenscore.lattice import MAX_CELLS
 from evenscore.tally import CellSums, FoldSums, Tally
@@ -62,6 +62,14 @@ def choose_bandwidth(
     return bandwidth_for(tally, sides, bandwidth=bandwidth, weighting=weighting, degree=degree, kernel=kernel)
 
 
+def require_bandwidth(bandwidth: object) -> None:
+    """A positive number, or a rule."""
+    if isinstance(bandwidth, str):
+        require_option("bandwidth", bandwidth, RULES)
+    elif not (is_finite(bandwidth) and bandwidth > 0):
+        raise OptionError(f"bandwidth={shortened(bandwidth)} must be a positive number or one of {', '.join(map(repr, RULES))}")
+
+
 def bandwidth_for(
     tally: Tally,
     sides: Sequence[tuple[tuple[Any, ...], CellSums, int]],
@@ -72,8 +80,8 @@ def bandwidth_for(
     kernel: str,
 ) -> float:
     """The bandwidth that several sides share; a side is its groups, its sums and its number of users."""
+    require_bandwidth(bandwidth)
     if isinstance(bandwidth, str):
-        require_option("bandwidth", bandwidth, RULES)
         if bandwidth == "risk":
             groups = [group for members, _, _ in sides for group in members]
             logs = [np.log(risk_bandwidth(tally, group, weighting, degree, kernel)) for group in groups]
@@ -85,8 +93,6 @@ def bandwidth_for(
             chosen = max(chosen, FEW_CELLS * tally.lattice.cell_width * kernel_named(kernel).width)
     else:
         chosen = float(bandwidth)
-        if not (np.isfinite(chosen) and chosen > 0):
-            raise OptionError(f"bandwidth={bandwidth!r} must be a positive number or one of {', '.join(map(repr, RULES))}")
     if chosen == 0:  # all scores in one place: any width will do
         return FEW_CELLS * tally.lattice.cell_width or 1.0
     _warn_if_narrow(tally, chosen, kernel)

@@ -16,7 +16,7 @@ from evenscore.boundary import ONE_SIDED, side_sums
 from evenscore.curves import effective_users, quantiles, residual_covariance, small_sample, smooth_at
 from evenscore.cut import Cut
 from evenscore.gaps import MIN_EFFECTIVE as MIN_POINT
-from evenscore.inference import PValue, draw_normal, empirical_p
+from evenscore.inference import PValue, draw_normal, empirical_p, seeded
 from evenscore.marginal_result import OtherSide
 from evenscore.multiplicity import holm
 from evenscore.tally import Tally
@@ -41,7 +41,7 @@ def check_other_side(
 ) -> tuple[OtherSide, ...]:
     """Every group; direction: 1 when outcomes should be lower there than at the threshold, -1 when higher."""
     found = [
-        _check(tally, group, cuts[place], direction, bandwidth, weighting, degree, kernel, np.random.default_rng([seed, place, 7]))
+        _check(tally, group, cuts[place], direction, bandwidth, weighting, degree, kernel, seeded(seed, place, 7))
         for place, group in enumerate(tally.groups)
     ]
     adjusted = holm([side.p_value for side in found])

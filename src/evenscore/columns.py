@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from evenscore.coding import CHUNK, Codes, code_type, encode, encode_integers, encode_typed, types_in
 from evenscore.errors import DataError, OptionError, listing
+from evenscore.errors import shortened as shortened
 
 Mask = NDArray[np.bool_]
 
@@ -61,10 +62,16 @@ class Column:
         )
 
 
-def shortened(value: Any) -> str:
-    """A value for a message, cut off before it floods the screen."""
-    text = repr(value.item() if isinstance(value, np.generic) else value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def number_array(name: str, values: Any) -> NDArray[np.float64]:
+    """Numbers that an option gives, as an array of any shape; all finite."""
+    try:
+        array = np.asarray(list(values) if isinstance(values, range | set | frozenset) else values)
+        array = array.astype(np.float64, casting="unsafe" if array.dtype == object else "same_kind")
+    except (TypeError, ValueError, OverflowError):
+        raise OptionError(f"{name}={shortened(values)} must be numbers") from None
+    if not np.isfinite(array).all():
+        raise OptionError(f"{name}={shortened(values)} must be finite numbers")
+    return array
 
 
 # Finding columns
@@ -105,7 +112,7 @@ def find_column(table: Any, value: Any, role: str) -> Column:
     if isinstance(value, int | float) and table is not None:
         names = list(table.keys() if isinstance(table, Mapping) else table.columns)
         if value in names:
-            raise OptionError(f"{role}={value!r}: column names must be text; rename the column, or pass its values")
+            raise OptionError(f"{role}={shortened(value)}: column names must be text; rename the column, or pass its values")
     return Column(role, role, _values(value, role))
 
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenscore.bandwidth import choose_bandwidth
+from evenscore.columns import number_array
 from evenscore.errors import OptionError, require_alpha
-from evenscore.inference import correlation, draw_normal, welch_t
+from evenscore.inference import correlation, draw_normal, seeded, welch_t
 from evenscore.kernels import Smoother, indicator_smoother, smoother
 from evenscore.lattice import Lattice
 from evenscore.pairs import PairMatrices
@@ -22,6 +23,7 @@ Floats = NDArray[np.float64]
 FEW_VALUES = 20  # up to this many distinct scores are not smoothed
 GRID_POINTS = 50
 MAX_POINTS = 200
+MOST_POINTS = 1000  # of a grid that is given; the work grows with its cube
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ def curves(
     """
     tally = require_tally(tally, "curves")
     require_alpha(alpha)
-    rng = np.random.default_rng(seed)
+    rng = seeded(seed)
     found = [
         _curve(tally, group, degree, kernel, bandwidth, grid, weighting, alpha, rng)
         for group in tally.groups
@@ -193,9 +195,9 @@ def _curve(
 
 def grid_positions(lattice: Lattice, grid: ArrayLike) -> Floats:
     """A grid of scores as positions on the axis."""
-    scores = np.asarray(grid, dtype=np.float64)
-    if scores.ndim != 1 or len(scores) == 0 or not np.isfinite(scores).all():
-        raise OptionError("grid must be a list of finite scores")
+    scores = number_array("grid", grid)
+    if scores.ndim != 1 or not 0 < len(scores) <= MOST_POINTS:
+        raise OptionError(f"grid must be a list of finite scores, at most {MOST_POINTS:,}")
     return lattice.to_axis(np.unique(scores))
 
 

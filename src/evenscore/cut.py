@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.errors import DataError, OptionError, listing, require_option
+from evenscore.errors import DataError, OptionError, is_finite, listing, require_option, shortened
 from evenscore.lattice import Lattice
 from evenscore.tables import label_text
 from evenscore.tally import Tally
@@ -64,9 +64,8 @@ class Cut:
 def make_cut(tally: Tally, threshold: Any, positive: str) -> Cut:
     """The cut at a threshold that the tally's lattice knows exactly."""
     require_option("positive", positive, POSITIVE)
-    number = isinstance(threshold, int | float | np.integer | np.floating) and not isinstance(threshold, bool)
-    if not (number and math.isfinite(threshold)):
-        raise OptionError(f"threshold={threshold!r} must be a score, such as 0.5")
+    if not is_finite(threshold):
+        raise OptionError(f"threshold={shortened(threshold)} must be a score, such as 0.5")
     value = float(threshold)
     lattice = tally.lattice
     _require_inside(tally, value)

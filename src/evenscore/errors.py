@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Iterable
+from typing import Any, TypeGuard
 
 
 class EvenscoreError(ValueError):
@@ -30,6 +32,9 @@ class EvenscoreWarning(UserWarning):
     """A result is usable, but something about it should be known."""
 
 
+LARGEST_COUNT = 2**63 - 1
+
+
 def listing(names: Iterable[object], limit: int = 30) -> str:
     """Names for an error message, cut off before it floods the screen."""
     shown = [str(name) for name in names]
@@ -39,20 +44,83 @@ def listing(names: Iterable[object], limit: int = 30) -> str:
 
 
 def require_option(name: str, value: object, allowed: Iterable[object]) -> None:
-    """Refuse a value that is not among the allowed ones, and say which are."""
+    """Refuse a value that is not among the allowed ones, and say which are; True is not 1, and an array is none of them."""
     allowed = tuple(allowed)
-    if value not in allowed:
+    plain = value is None or isinstance(value, str | numbers.Real)
+    if not plain or not any(isinstance(value, bool) == isinstance(choice, bool) and value == choice for choice in allowed):
         choices = ", ".join(repr(choice) for choice in allowed)
-        raise OptionError(f"{name}={value!r} is not known; choose one of {choices}")
+        raise OptionError(f"{name}={shortened(value)} is not known; choose one of {choices}")
 
 
 def require_alpha(alpha: float) -> None:
     """A level strictly between 0 and 1."""
-    if not isinstance(alpha, int | float) or not 0 < alpha < 1:
-        raise OptionError(f"alpha={alpha!r} must be a number between 0 and 1, such as 0.05")
+    if not is_finite(alpha) or not 0 < alpha < 1:
+        raise OptionError(f"alpha={shortened(alpha)} must be a number between 0 and 1, such as 0.05")
 
 
 def require_gap(name: str, value: object) -> None:
     """None, or a positive gap."""
-    if value is not None and not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
-        raise OptionError(f"{name}={value!r} must be a positive gap in units of the outcome, such as 0.02")
+    if value is not None and not (is_finite(value) and value > 0):
+        raise OptionError(f"{name}={shortened(value)} must be a positive gap in units of the outcome, such as 0.02")
+
+
+def require_number(
+    name: str, value: Any, low: float = -math.inf, high: float = math.inf, *, open_low: bool = False, open_high: bool = False
+) -> float:
+    """A finite number inside the limits, as a float."""
+    if is_finite(value) and (low < value if open_low else low <= value) and (value < high if open_high else value <= high):
+        return float(value)
+    raise OptionError(f"{name}={shortened(value)} must be a number{_limits(low, high, open_low, open_high)}")
+
+
+def require_count(name: str, value: Any, low: int = 1, high: int | None = None) -> int:
+    """A whole number inside the limits."""
+    whole = int(value) if isinstance(value, numbers.Integral) and not isinstance(value, bool) else None
+    if whole is not None and low <= whole <= (LARGEST_COUNT if high is None else high):
+        return whole
+    limits = f", at least {low}" if high is None else f" from {low} to {high:,}"
+    raise OptionError(f"{name}={shortened(value)} must be a whole number{limits}")
+
+
+def require_flag(name: str, value: object) -> None:
+    """True or False, and nothing that merely counts as one."""
+    require_option(name, value, (True, False))
+
+
+def require_sequence(name: str, value: Any) -> tuple[Any, ...]:
+    """Several things in a row, as a tuple; a text is one thing."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise OptionError(f"{name}={shortened(value)} must be a list")
+    try:
+        found = tuple(value)
+        hash(found)
+        return found
+    except TypeError:  # an array without dimensions, or of several
+        raise OptionError(f"{name}={shortened(value)} must be a list") from None
+
+
+def is_finite(value: object) -> TypeGuard[float]:
+    """Whether a value is a number that a float can hold; True and False are none."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def shortened(value: Any) -> str:
+    """A value for a message, cut off before it floods the screen."""
+    try:
+        text = repr(value.item() if hasattr(value, "dtype") and getattr(value, "ndim", 1) == 0 else value)
+    except ValueError:  # an integer of more digits than Python writes
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _limits(low: float, high: float, open_low: bool, open_high: bool) -> str:
+    if math.isinf(low) and math.isinf(high):
+        return ""
+    if math.isinf(high):
+        return f" above {low:g}" if open_low else f", at least {low:g}"
+    return f" in {'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"

@@ -18,9 +18,10 @@ from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.fitting import calibrate
 from evenscore.calibration.maps import GroupMap
 from evenscore.calibration_error.people import cell_limits, require_outcome_scale
-from evenscore.errors import DataError, OptionError, require_alpha, require_option
+from evenscore.columns import number_array
+from evenscore.errors import DataError, OptionError, require_alpha, require_flag, require_option, shortened
 from evenscore.impact_result import CLASSIFICATION, Impact
-from evenscore.inference import draw_normal
+from evenscore.inference import draw_normal, seeded
 from evenscore.tally import Tally, require_tally
 
 Floats = NDArray[np.float64]
@@ -102,6 +103,7 @@ def classification_impact(
     """
     tally = require_tally(tally, "classification_impact")
     require_alpha(alpha)
+    require_flag("interval", interval)
     require_option("positive", positive, SIDES)
     if calibrator is None:
         require_outcome_scale(tally)
@@ -112,7 +114,7 @@ def classification_impact(
     fixed = None if reference is None else _place(tally, groups, reference)
     points, drawn = [], []
     for group in groups:
-        rng = np.random.default_rng([seed, tally.index(group)])
+        rng = seeded(seed, tally.index(group))
         group_map = calibrator.map_of(group, unknown="pooled")
         scores = _scores(tally, group, weighting, group_map, cuts, rng if interval else None)
         values, shares = group_map.value[None, :], scores.chance[None, :]
@@ -136,7 +138,9 @@ def require_calibrator(value: object) -> Calibrator:
     """A Calibrator, or an error that shows how to make one."""
     if isinstance(value, Calibrator):
         return value
-    raise OptionError(f"calibrator={value!r} must be a calibrator, such as es.calibrate(tally) or es.Calibrator.load(path) gives")
+    raise OptionError(
+        f"calibrator={shortened(value)} must be a calibrator, such as es.calibrate(tally) or es.Calibrator.load(path) gives"
+    )
 
 
 def _place(tally: Tally, groups: list[Any], reference: Any) -> int:
@@ -152,12 +156,9 @@ def _thresholds(tally: Tally, threshold: Any) -> Floats:
     if isinstance(threshold, str):
         require_option("threshold", threshold, (ALL,))
         return np.linspace(lattice.low, lattice.high, GRID + 2)[1:-1]
-    try:
-        cuts = np.unique(np.atleast_1d(np.asarray(threshold, dtype=np.float64)))
-    except (TypeError, ValueError):
-        raise OptionError(f"threshold={threshold!r} must be a score, a list of scores, or 'all'") from None
-    if cuts.ndim != 1 or len(cuts) == 0 or not np.isfinite(cuts).all():
-        raise OptionError(f"threshold={threshold!r} must be a finite score, a list of such, or 'all'")
+    cuts = np.unique(number_array("threshold", threshold))
+    if len(cuts) == 0:
+        raise OptionError("threshold=[] names no score; give a score, a list of scores, or 'all'")
     outside = cuts[(cuts < lattice.low) | (cuts > lattice.high)]
     if len(outside):
         raise OptionError(f"threshold={outside[0]:g} lies outside the scores, which run from {lattice.low:g} to {lattice.high:g}")

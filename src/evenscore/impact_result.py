@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from evenscore.errors import OptionError, listing
+from evenscore.errors import OptionError, listing, shortened
 from evenscore.tables import Table, json_ready
 
 CLASSIFICATION, RANK = "classification", "rank"
@@ -49,7 +49,7 @@ class Impact(Table):
             rows = [row for row in rows if row.get("threshold") == threshold]
         if len(rows) != 1:
             known = listing(f"{known:g}" for known in self.thresholds)
-            raise OptionError(f"threshold={threshold!r}: name one of the thresholds {known}")
+            raise OptionError(f"threshold={shortened(threshold)}: name one of the thresholds {known}")
         return dict(rows[0])
 
     def rows(self) -> list[dict[str, Any]]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from evenscore.errors import require_count
+
 Floats = NDArray[np.float64]
 
 DRAWS = 5000
@@ -22,6 +24,11 @@ class PValue:
 
     value: float
     source: str
+
+
+def seeded(seed: int, *more: int) -> np.random.Generator:
+    """Random numbers for a seed; the further numbers keep streams apart."""
+    return np.random.default_rng([require_count("seed", seed, low=0), *more])
 
 
 def correlation(covariance: Floats) -> Floats:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from evenscore.bandwidth import choose_bandwidth
 from evenscore.comparison import REST, Comparison
 from evenscore.curves import smooth_at
-from evenscore.inference import DRAWS, RESOLVED, draw_normal
+from evenscore.inference import DRAWS, RESOLVED, draw_normal, seeded
 from evenscore.methods import Evidence
 from evenscore.multiplicity import draw_ranks, holm, single_step
 from evenscore.tally import Tally
@@ -34,7 +34,7 @@ class JointDraws:
         self, tally: Tally, *, n_pairs: int, weighting: str, degree: int, kernel: str, bandwidth: float | str, seed: int
     ) -> None:
         draws = int(np.clip(MOST_DRAWN // max(n_pairs, 1), FEWEST_DRAWS, DRAWS))
-        rng = np.random.default_rng([seed, 1 << 20])
+        rng = seeded(seed, 1 << 20)
         self._noise = _group_noise(tally, weighting, degree, kernel, bandwidth, draws, rng) if n_pairs > 1 else None
         self._total: Floats | None = None
         self._smallest: Floats | None = None

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.errors import OptionError, require_option
+from evenscore.errors import OptionError, require_option, shortened
 
 Floats = NDArray[np.float64]
 
+DEGREES = (0, 1, 2)  # Nadaraya-Watson, local linear, local quadratic
 SIDES = ("both", "right", "left")
 SINGULAR = 1e-9  # a local design is taken as singular below this share of its leading moment
 TINY = 1e-100  # a point with less kernel weight than this has nobody near
@@ -28,7 +29,8 @@ class Kernel:
 
 
 def _normal(u: Floats) -> Floats:
-    return np.asarray(np.exp(-0.5 * u * u) / np.sqrt(2 * np.pi))
+    with np.errstate(over="ignore"):  # the tail of a narrow kernel is 0
+        return np.asarray(np.exp(-0.5 * u * u) / np.sqrt(2 * np.pi))
 
 
 # The widths are canonical bandwidths, (int K^2 / (int u^2 K)^2)^(1/5), relative to the Gaussian's: with them one rule of thumb
@@ -109,13 +111,12 @@ def smoother(
         With a positive width the result has a ``tilt``, taken across that width.
     """
     require_option("side", side, SIDES)
-    if degree not in (0, 1, 2):
-        raise OptionError(f"degree={degree!r} must be 0 (Nadaraya-Watson), 1 (local linear) or 2 (local quadratic)")
+    require_option("degree", degree, DEGREES)
     if not (np.isfinite(bandwidth) and bandwidth > 0):
-        raise OptionError(f"bandwidth={bandwidth!r} must be a positive number")
+        raise OptionError(f"bandwidth={shortened(bandwidth)} must be a positive number")
     shape = kernel_named(kernel)
     if shape.moments > 1 and degree > 0:
-        raise OptionError(f"kernel={kernel!r} has no second moment, so it cannot fit slopes; use it with degree=0")
+        raise OptionError(f"kernel={shortened(kernel)} has no second moment, so it cannot fit slopes; use it with degree=0")
 
     half = 0.5 * cell_width / bandwidth
 

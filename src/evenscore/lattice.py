@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenscore.axis import Quantiles, backward, end_values_inside, forward, inside_unit
-from evenscore.errors import DataError, OptionError, require_option
+from evenscore.columns import number_array
+from evenscore.errors import DataError, OptionError, is_finite, require_count, require_option, shortened
 
 Floats = NDArray[np.float64]
 
@@ -63,8 +64,8 @@ class Lattice:
         require_option("scale", scale, SCALES)
         if scale == "rank":
             raise OptionError("a lattice on scale='rank' needs scores: use es.tally(..., scale='rank') and reuse its lattice")
-        if not (np.isfinite(low) and np.isfinite(high) and low < high):
-            raise OptionError(f"a lattice needs finite limits with low < high, not low={low!r}, high={high!r}")
+        if not (is_finite(low) and is_finite(high) and low < high):
+            raise OptionError(f"a lattice needs finite limits with low < high, not low={shortened(low)}, high={shortened(high)}")
         if scale == "logit" and not (low >= 0 and high <= 1):
             raise OptionError(f"scale='logit' needs scores between 0 and 1; this lattice runs from {low:g} to {high:g}")
         open_ended = not (low == 0 and high == 1) or scale == "logit"
@@ -341,16 +342,13 @@ class Lattice:
 
 
 def _check_cells(cells: int) -> None:
-    if not isinstance(cells, int) or isinstance(cells, bool) or not 1 <= cells <= MAX_CELLS:
-        raise OptionError(f"cells={cells!r} must be a whole number from 1 to {MAX_CELLS}")
+    require_count("cells", cells, high=MAX_CELLS)
 
 
 def _with_cuts(edges: Floats, cuts: Iterable[float]) -> Floats:
     """The edges with each cut among them; a cut takes the place of the nearest edge that is not a cut itself."""
     edges = np.array(edges, dtype=np.float64)
-    wanted = np.unique(np.asarray(list(cuts), dtype=np.float64))
-    if not np.isfinite(wanted).all():
-        raise OptionError("cuts must be finite scores")
+    wanted = np.unique(number_array("cuts", cuts))
     if len(wanted) > 2 * MAX_CELLS:
         raise OptionError(f"{len(wanted)} cuts: at most {2 * MAX_CELLS} are possible")
     free = ~np.isin(edges, wanted)

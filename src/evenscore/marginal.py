@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from evenscore.beyond import check_other_side
 from evenscore.boundary import edge_bandwidth, few_scores, fit_edge, mean_edge, side_sums
 from evenscore.cut import ABOVE, Cut, cut_words, make_cuts, outcomes_rise
-from evenscore.errors import DataError, require_alpha, require_gap
+from evenscore.errors import DataError, require_alpha, require_flag, require_gap
 from evenscore.marginal_pairs import Shared, Standing, compare, student
 from evenscore.marginal_result import MIN_EFFECTIVE, GroupMarginal, MarginalPair, MarginalTest
 from evenscore.parity_result import Formulation
@@ -86,6 +86,7 @@ def marginal_test(
     """
     tally = require_tally(tally, "marginal_test")
     require_alpha(alpha)
+    require_flag("both", both)
     require_gap("tolerance", tolerance)
     require_groups(tally)
     cuts = make_cuts(tally, threshold, positive)

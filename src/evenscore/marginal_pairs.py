@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evenscore.boundary import Edge, shared_covariance
 from evenscore.gaps import ROUNDING, welch_df
-from evenscore.inference import DRAWS, RESOLVED, draw_normal, welch_t, welch_z
+from evenscore.inference import DRAWS, RESOLVED, draw_normal, seeded, welch_t, welch_z
 from evenscore.joint import FEWEST_DRAWS, MOST_DRAWN
 from evenscore.marginal_result import MarginalPair, why
 from evenscore.methods import POWER
@@ -177,7 +177,7 @@ def _adjusted(
         if a is not None and b is not None:
             covariance[i, j] = covariance[j, i] = shared_covariance(pairs, a, b)
     n_draws = int(np.clip(MOST_DRAWN // len(left), FEWEST_DRAWS, DRAWS))
-    noise = draw_normal(covariance, np.random.default_rng([seed, 11]), n_draws)
+    noise = draw_normal(covariance, seeded(seed, 11), n_draws)
     variance = np.diag(covariance)
     se = np.sqrt(variance[left] + variance[right] - 2 * covariance[left, right])
     largest = np.zeros(n_draws)

@@ -17,7 +17,7 @@ from evenscore.bandwidth import choose_bandwidth
 from evenscore.curves import effective_users, own_covariance, quantiles, residual_covariance, smooth_at, unsmoothed
 from evenscore.errors import require_alpha, require_gap
 from evenscore.gaps import MIN_EFFECTIVE
-from evenscore.inference import DRAWS, PValue, draw_normal, empirical_p
+from evenscore.inference import DRAWS, PValue, draw_normal, empirical_p, seeded
 from evenscore.multiplicity import holm
 from evenscore.tables import Table, json_ready, label_text, p_text
 from evenscore.tally import Tally, require_groups, require_tally
@@ -175,7 +175,7 @@ def ordering_test(
             few = f"{label_text(missing[0])} has nowhere {MIN_EFFECTIVE} effective users"
             pairs.append(OrderingPair(a, b, reason=few))
             continue
-        rng = np.random.default_rng([seed, tally.index(a), tally.index(b)])
+        rng = seeded(seed, tally.index(a), tally.index(b))
         pairs.append(_test_pair(tally, a, b, one, other, weighting, alpha, tolerance or 0.0, rng))
     adjusted = holm([pair.p_value for pair in pairs])
     judged = tuple(_judged(pair, float(p), alpha, tolerance) for pair, p in zip(pairs, adjusted, strict=True))

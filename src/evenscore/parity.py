@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenscore.comparison import Comparison, Whole, compare_groups, compare_rest
 from evenscore.curves import grid_positions, margins
-from evenscore.errors import OptionError, require_alpha, require_gap, require_option
+from evenscore.errors import OptionError, require_alpha, require_flag, require_gap, require_option
 from evenscore.gaps import (
     MIN_EFFECTIVE,
     Null,
@@ -23,7 +23,7 @@ from evenscore.gaps import (
     judgeable,
     require_inside,
 )
-from evenscore.inference import DRAWS, PValue, correlation, draw_normal, empirical_p, sup_tail, welch_z
+from evenscore.inference import DRAWS, PValue, correlation, draw_normal, empirical_p, seeded, sup_tail, welch_z
 from evenscore.joint import JointDraws
 from evenscore.methods import (
     AUTO,
@@ -139,6 +139,7 @@ def parity_test(
     result = ParityTest(
         tuple(pairs), name, alpha, tolerance, weighting, degree, kernel, adjustment, tally.independent, None, tally.frame_kind
     )
+    require_flag("both", both)
     if not both or tally.n_rows == tally.n_users:
         return result
     other = replace(options, weighting="row" if weighting == "user" else "user", brief=True)
@@ -170,7 +171,7 @@ def parity_family(
     parts = parts_of(*methods)
     settings = {"points": looked.points, "bandwidth": looked.bandwidth, **options.smoothing}
     evidence = gather(parts, looked.process, comparison, looked.null, **settings)
-    _, statistics = draw_statistics(evidence, np.random.default_rng(seed), DRAWS)
+    _, statistics = draw_statistics(evidence, seeded(seed), DRAWS)
     return family(methods, evidence, statistics, looked.process.z)
 
 
@@ -221,7 +222,7 @@ def _test_pair(tally: Tally, a: Any, b: Any, options: Options, whole: Whole | No
     if isinstance(looked, str):
         return replace(pair, reason=looked), comparison, None
     h, points, null, process = looked.bandwidth, looked.points, looked.null, looked.process
-    rng = np.random.default_rng([options.seed, tally.index(a), tally.index(b) if b is not None else len(tally.groups)])
+    rng = seeded(options.seed, tally.index(a), tally.index(b) if b is not None else len(tally.groups))
     evidence = gather(parts_of(options.method), process, comparison, null, points=points, bandwidth=h, **options.smoothing)
     noise, statistics = draw_statistics(evidence, rng, options.draws)
     found, p_points = _p_values(options.method, process, evidence, noise, statistics, rng)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from evenscore.comparison import compare_groups
-from evenscore.errors import OptionError, require_alpha, require_gap, require_option
+from evenscore.errors import OptionError, require_alpha, require_gap, require_number, require_option
 from evenscore.gaps import Null, comparison_grid, estimate_gap, judgeable
+from evenscore.inference import seeded
 from evenscore.methods import AUTO, METHODS, POWER, detectable_gap, draw_statistics, gather, parts_of
 from evenscore.pairs import PairSums
 from evenscore.simulation import simulate
@@ -137,11 +138,10 @@ def plan(
     """
     require_option("method", method, ("auto", *METHODS))
     require_alpha(alpha)
-    if not (isinstance(power, int | float) and 0 < power < 1):
-        raise OptionError(f"power={power!r} must be a probability between 0 and 1, such as 0.8")
+    power = require_number("power", power, 0, 1, open_low=True, open_high=True)
     require_gap("gap", gap)
-    if users is not None and not (isinstance(users, int | float) and users >= 2):
-        raise OptionError(f"users={users!r} must be at least 2")
+    if users is not None:
+        require_number("users", users, 2)
     if gap is None and users is None and tally is None:
         raise OptionError("give a gap (to learn the users), users (to learn the gap), or a tally")
     name = AUTO if method == "auto" else method
@@ -172,10 +172,8 @@ def _assumed(rows_per_user: Any, correlation: float, rate: float, score: Any, ra
     """The tally of simulated users that are as assumed."""
     from evenscore.engines import tally
 
-    if not 0 < rate < 1:
-        raise OptionError(f"outcome_rate={rate!r} must lie between 0 and 1")
-    if not (np.isfinite(ratio) and ratio > 0):
-        raise OptionError(f"ratio={ratio!r} must be a positive number")
+    rate = require_number("outcome_rate", rate, 0, 1, open_low=True, open_high=True)
+    ratio = require_number("ratio", ratio, 0, open_low=True)
     first = max(50, int(MODEL_USERS * ratio / (1 + ratio)))
     spec = simulate(
         {"a": first, "b": max(50, MODEL_USERS - first)},
@@ -225,7 +223,7 @@ def _smallest_gap(tally: Tally, a: Any, b: Any, method: str, weighting: str, alp
     evidence = gather(
         parts_of(method), process.at(keep), comparison, null, points=points[keep], bandwidth=h, degree=1, kernel="gaussian"
     )
-    noise, _ = draw_statistics(evidence, np.random.default_rng(seed), DRAWS)
+    noise, _ = draw_statistics(evidence, seeded(seed), DRAWS)
     return detectable_gap(method, evidence, noise, alpha, power)
 
 

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.maps import GroupMap
-from evenscore.errors import OptionError, require_alpha, require_option
+from evenscore.errors import require_alpha, require_count, require_option
 from evenscore.impact import require_calibrator
 from evenscore.impact_result import RANK, Impact
+from evenscore.inference import seeded
 from evenscore.rank_items import Items, read_items
 from evenscore.ranks import WORTHS, blocks, places_of, starts_of, worths
 
@@ -28,6 +29,7 @@ UNKNOWN = ("error", "pooled")
 MAP_DRAWS, FEWEST_DRAWS = 64, 12
 MAP_ITEMS = 50_000  # items that a drawn map is tried on
 SLOTS = 10
+MOST_SLOTS = 100_000
 MAX_COMPARED = 16  # groups up to which differences are given
 
 
@@ -90,12 +92,12 @@ def rank_impact(
     require_alpha(alpha)
     require_option("nulls", nulls, NULLS)
     require_option("on_unknown", on_unknown, UNKNOWN)
-    if top_k is not None and (not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1):
-        raise OptionError(f"top_k={top_k!r} must be a whole number, at least 1")
+    if top_k is not None:
+        top_k = require_count("top_k", top_k, high=MOST_SLOTS)
     items, labels, kind, notes = read_items(data, query, score, group, user, nulls, calibrator, on_unknown)
     maps = [calibrator.map_of(label, unknown=on_unknown) for label in labels]
     sums, scatter, slots = _scan(items, len(labels), top_k)
-    noise = _map_noise(items, maps, len(labels), top_k, np.random.default_rng(seed))
+    noise = _map_noise(items, maps, len(labels), top_k, seeded(seed))
     change = (sums.after - sums.before) / sums.counts[:, None]
     variance = scatter + noise
     table = _rows(labels, sums, change, variance, alpha, top_k)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.coding import hash_ids, hash_integers
-from evenscore.errors import OptionError
+from evenscore.errors import OptionError, shortened
 
 Ints = NDArray[np.int64]
 
@@ -36,11 +36,11 @@ class Split:
         """From "1/2" (the first half), "1-7/10" (seven tenths) or "1/2@key"."""
         match = PATTERN.fullmatch(text) if isinstance(text, str) else None
         if match is None:
-            raise OptionError(f"split={text!r} must be like '1/2' (the first half of users), '1-7/10' or '1/2@some key'")
+            raise OptionError(f"split={shortened(text)} must be like '1/2' (the first half of users), '1-7/10' or '1/2@some key'")
         first, parts = int(match[1]), int(match[3])
         last = int(match[2]) if match[2] else first
         if not 1 <= first <= last <= parts:
-            raise OptionError(f"split={text!r}: parts are numbered from 1 to {parts}, and the first is not after the last")
+            raise OptionError(f"split={shortened(text)}: parts are numbered from 1 to {parts}, and the first is not after the last")
         return cls(first, last, parts, match[4] or "")
 
     def holds(self, hashes: Ints) -> NDArray[np.bool_]:

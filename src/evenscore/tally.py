@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.coding import FOLDS
-from evenscore.errors import DataError, OptionError, listing, require_option
+from evenscore.errors import DataError, OptionError, listing, require_option, shortened
 from evenscore.lattice import Lattice
 from evenscore.observations import Columns
 from evenscore.pairs import PairMatrices, PairSums
@@ -188,9 +188,9 @@ class Tally(Table):
     def index(self, group: Any) -> int:
         """The position of a group; labels of another type are other labels."""
         for position, label in enumerate(self.groups):
-            if label == group and type(label) is type(group):
+            if type(label) is type(group) and label == group:
                 return position
-        raise OptionError(f"no group {group!r}; the tally has: {listing(repr(label) for label in self.groups)}")
+        raise OptionError(f"no group {shortened(group)}; the tally has: {listing(repr(label) for label in self.groups)}")
 
     def sums(self, group: Any, weighting: str = "user") -> CellSums:
         """The vectors of one group."""

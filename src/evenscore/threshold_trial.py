@@ -21,7 +21,17 @@ from evenscore.archive import pack_label, unpack_label, write_whole
 from evenscore.calibration.matching import match_groups, read_scores, refuse_unknown
 from evenscore.coding import FOLDS, hash_ids
 from evenscore.cut import POSITIVE
-from evenscore.errors import DataError, FileError, OptionError, require_alpha, require_gap, require_option
+from evenscore.errors import (
+    DataError,
+    FileError,
+    OptionError,
+    is_finite,
+    require_alpha,
+    require_gap,
+    require_number,
+    require_option,
+    shortened,
+)
 from evenscore.marginal import marginal_test
 from evenscore.tables import Table, json_ready, label_text, number_text, p_text
 from evenscore.tally import WEIGHTINGS, Tally, require_tally
@@ -156,11 +166,10 @@ class ThresholdTrial(Table):
         require_option("weighting", weighting, WEIGHTINGS)
         require_alpha(alpha)
         require_gap("tolerance", tolerance)
-        if not (isinstance(max_step, int | float) and math.isfinite(max_step) and max_step > 0):
-            raise OptionError(f"max_step={max_step!r} must be a positive number, in units of the score")
-        if explore is not None and not (isinstance(explore, int | float) and 0 < explore <= 1):
-            raise OptionError(f"explore={explore!r} must be a share of people between 0 and 1, such as 0.05")
-        self._settings = Settings(strategy, float(max_step), tolerance, positive, target, explore, alpha, weighting)
+        max_step = require_number("max_step", max_step, 0, open_low=True)
+        if explore is not None and not (is_finite(explore) and 0 < explore <= 1):
+            raise OptionError(f"explore={shortened(explore)} must be a share of people between 0 and 1, such as 0.05")
+        self._settings = Settings(strategy, max_step, tolerance, positive, target, explore, alpha, weighting)
         self._steps: tuple[Step, ...] = ()
         self.rounds: tuple[Round, ...] = ()
         now = threshold if isinstance(threshold, Mapping) else dict.fromkeys(tally.groups, threshold)
@@ -292,11 +301,16 @@ class ThresholdTrial(Table):
             document = msgspec.json.decode(Path(path).read_bytes(), type=_Document)
         except OSError as error:
             raise FileError(f"{path} cannot be read: {error}") from error
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise FileError(f"{path} is not a saved threshold trial: {error}") from error
         if document.format != FORMAT or document.version > VERSION:
             raise FileError(f"{path} is not a threshold trial that this version reads: {document.format} {document.version}")
-        return _rebuilt(cls, document, path)
+        try:
+            return _rebuilt(cls, document, path)
+        except FileError:
+            raise
+        except (ValueError, TypeError, KeyError, IndexError, ArithmeticError, RecursionError) as error:
+            raise FileError(f"{path} does not hold a valid threshold trial: {error}") from None
 
     def _title(self) -> str:
         state = "done" if self.done else "goes on"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +11,8 @@ from numpy.typing import NDArray
 
 from evenscore.calibration.kernel import Kernel
 from evenscore.cut import Cut, cut_words, make_cuts, outcomes_rise
-from evenscore.errors import DataError, OptionError, require_alpha, require_option
+from evenscore.errors import DataError, OptionError, is_finite, require_alpha, require_option, shortened
+from evenscore.inference import seeded
 from evenscore.tables import label_text
 from evenscore.tally import WEIGHTINGS, Tally, require_groups, require_tally
 from evenscore.threshold_curves import Rung, draw_curves, knot_covariance, make_rung, ranks
@@ -92,7 +92,7 @@ def fair_thresholds(
     smoothing.check()
     rungs = _rungs(tally, cuts, higher, smoothing, weighting)
     goal = None if target is None else higher * (target - tally.centre)
-    samples = draw_curves(tally, list(rungs.values()), higher, weighting, np.random.default_rng([seed, 5]))
+    samples = draw_curves(tally, list(rungs.values()), higher, weighting, seeded(seed, 5))
     found = _solved(rungs, samples, strategy, goal, alpha)
     groups = [
         _group(tally, place, cuts[place], higher, rungs[place], found[place], weighting)
@@ -155,12 +155,11 @@ def _solved(
 def _require_target(tally: Tally, strategy: str, target: Any) -> None:
     if (strategy == "target") != (target is not None):
         wanted = "needs target=, the marginal outcome to reach" if strategy == "target" else "takes no target="
-        raise OptionError(f"strategy={strategy!r} {wanted}")
+        raise OptionError(f"strategy={shortened(strategy)} {wanted}")
     if target is None:
         return
-    number = isinstance(target, int | float | np.integer | np.floating) and not isinstance(target, bool)
-    if not (number and math.isfinite(target)):
-        raise OptionError(f"target={target!r} must be an outcome, such as 0.2")
+    if not is_finite(target):
+        raise OptionError(f"target={shortened(target)} must be an outcome, such as 0.2")
     if tally.binary and not 0 <= target <= 1:
         raise OptionError(f"target={target:g} is not a probability; the outcomes are 0 and 1")
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.calibration.cells import Cells, Fit, average_matrix, refitted
-from evenscore.errors import OptionError, require_option
+from evenscore.errors import OptionError, require_option, shortened
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -31,7 +31,7 @@ class Binning:
         """Refuse what cannot be used."""
         require_option("bin_by", self.bin_by, BIN_BY)
         if not isinstance(self.bins, int) or isinstance(self.bins, bool) or not 1 <= self.bins <= MOST_BINS:
-            raise OptionError(f"bins={self.bins!r} must be a whole number from 1 to {MOST_BINS}")
+            raise OptionError(f"bins={shortened(self.bins)} must be a whole number from 1 to {MOST_BINS}")
 
     def fit(self, cells: Cells) -> Fit:
         """A step at the lower end of each bin that has rows."""

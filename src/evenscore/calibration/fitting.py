@@ -22,7 +22,7 @@ from evenscore.calibration.platt import Platt
 from evenscore.calibration.reference import beyond, identity, to_reference
 from evenscore.calibration.sketching import sketch_users
 from evenscore.calibration.stacking import Auto, Method
-from evenscore.errors import DataError, EvenscoreWarning, OptionError, require_option
+from evenscore.errors import DataError, EvenscoreWarning, OptionError, require_flag, require_option
 from evenscore.tables import label_text
 from evenscore.tally import WEIGHTINGS, Tally, require_tally
 
@@ -80,6 +80,7 @@ def calibrate(
     tally = require_tally(tally, "calibrate")
     fitter = _fitter(method, Kernel(degree, kernel, bandwidth), Binning(bins, bin_by))
     require_option("weighting", weighting, WEIGHTINGS)
+    require_flag("monotone", monotone)
     if not tally.groups or not any(tally.n_rows.values()):
         raise DataError("the tally has no labelled rows: there is nothing to calibrate on")
     if reference is not None:

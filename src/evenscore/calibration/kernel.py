@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.bandwidth import FEW_CELLS, RULES, fold_fits, fold_risks, risk_candidates, rule_of_thumb, spread
+from evenscore.bandwidth import FEW_CELLS, fold_fits, fold_risks, require_bandwidth, risk_candidates, rule_of_thumb, spread
 from evenscore.calibration.cells import Cells, Fit, average_matrix, bounded, refitted
 from evenscore.curves import effective_users, small_sample, smooth_at, unsmoothed
-from evenscore.errors import OptionError, require_option
-from evenscore.kernels import Smoother, kernel_named
+from evenscore.errors import OptionError, require_option, shortened
+from evenscore.kernels import DEGREES, Smoother, kernel_named
 
 Floats = NDArray[np.float64]
 
@@ -31,14 +31,12 @@ class Kernel:
 
     def check(self) -> None:
         """Refuse what cannot be used."""
-        if self.degree not in (0, 1, 2):
-            raise OptionError(f"degree={self.degree!r} must be 0 (Nadaraya-Watson), 1 (local linear) or 2 (local quadratic)")
+        require_option("degree", self.degree, DEGREES)
         if kernel_named(self.kernel).moments > 1 and self.degree > 0:
-            raise OptionError(f"kernel={self.kernel!r} has no second moment, so it cannot fit slopes; use it with degree=0")
-        if isinstance(self.bandwidth, str):
-            require_option("bandwidth", self.bandwidth, RULES)
-        elif not (isinstance(self.bandwidth, int | float) and 0 < self.bandwidth < np.inf):
-            raise OptionError(f"bandwidth={self.bandwidth!r} must be a positive number or one of {', '.join(map(repr, RULES))}")
+            raise OptionError(
+                f"kernel={shortened(self.kernel)} has no second moment, so it cannot fit slopes; use it with degree=0"
+            )
+        require_bandwidth(self.bandwidth)
 
     def fit(self, cells: Cells) -> Fit:
         """The curve at knots half a bandwidth apart, over the range that was seen."""

@@ -15,6 +15,7 @@ from evenscore import __version__
 from evenscore.archive import pack_label, unpack_label, write_whole
 from evenscore.calibration.calibrator import Calibrator, UserSketch
 from evenscore.calibration.maps import GroupMap
+from evenscore.columns import LARGEST
 from evenscore.errors import EvenscoreError, FileError
 from evenscore.lattice import Lattice
 from evenscore.observations import MAX_GROUPS, Columns
@@ -222,6 +223,6 @@ def _unpack_map(packed: _Map) -> GroupMap:
 
 def _finite(values: list[Any]) -> NDArray[np.float64]:
     array = np.array(values, dtype=np.float64)
-    if not np.isfinite(array).all():
+    if not (np.abs(array) <= LARGEST).all():
         raise ValueError("a number is not finite")
     return array

@@ -21,7 +21,8 @@ from evenscore.calibration_error.result import CalibrationError, ErrorDifference
 from evenscore.calibration_error.smooth import smooth_error
 from evenscore.calibration_error.sweep import sweep_error
 from evenscore.curves import residual_covariance
-from evenscore.errors import DataError, OptionError, require_alpha, require_option
+from evenscore.errors import DataError, OptionError, is_finite, require_alpha, require_flag, require_option, shortened
+from evenscore.inference import seeded
 from evenscore.tally import Tally, require_tally
 
 __all__ = ["METHODS", "CalibrationError", "ErrorDifference", "ErrorEstimate", "calibration_error"]
@@ -107,6 +108,8 @@ def calibration_error(
     require_alpha(alpha)
     require_outcome_scale(tally)
     definition = METHODS[method]
+    require_flag("interval", interval)
+    require_option("debias", debias, (None, True, False))
     power = _power(method, definition, norm)
     takes_off = definition.debias if debias is None else debias
 
@@ -127,7 +130,7 @@ def calibration_error(
     sizes: list[Size] = []
     estimates: list[ErrorEstimate] = []
     for place, people in enumerate(_all_people(tally, weighting)):
-        rng = np.random.default_rng([seed, place])
+        rng = seeded(seed, place)
         measure = measured(people)
         size = size_of(measure, people, alpha=alpha, interval=interval, debias=takes_off, rng=rng)
         sizes.append(size)
@@ -151,10 +154,10 @@ _BINNED: dict[str, Callable[..., Measure]] = {
 def _power(method: str, definition: Method, norm: int | None) -> int:
     if norm is None:
         return definition.norms[0]
-    if norm not in definition.norms or isinstance(norm, bool):
+    if not is_finite(norm) or norm not in definition.norms:
         allowed = " or ".join(map(str, sorted(definition.norms)))
-        raise OptionError(f"norm={norm!r}: method={method!r} is defined with norm={allowed}")
-    return norm
+        raise OptionError(f"norm={shortened(norm)}: method={shortened(method)} is defined with norm={allowed}")
+    return int(norm)
 
 
 def _all_people(tally: Tally, weighting: str) -> list[People]:

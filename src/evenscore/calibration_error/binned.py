@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from evenscore.calibration_error.measure import Measure, norm_name, small_sample_factor, variances
 from evenscore.calibration_error.people import People
 from evenscore.curves import effective_users
-from evenscore.errors import OptionError, require_option
+from evenscore.errors import OptionError, require_option, shortened
 
 Floats = NDArray[np.float64]
 Bins = int | str | Sequence[float] | ArrayLike
@@ -106,13 +106,15 @@ def bin_shares(people: People, bins: Bins, spacing: str) -> Floats:
         return np.eye(len(people.weight))
     if isinstance(bins, int | np.integer) and not isinstance(bins, bool):
         if bins < 1:
-            raise OptionError(f"bins={bins!r} must be at least 1")
+            raise OptionError(f"bins={shortened(bins)} must be at least 1")
         if spacing == "mass":
             return _filled(equal_mass_shares(people.weight, int(bins)))
         return _filled(width_shares(people, np.linspace(*score_range(people), int(bins) + 1)))
     edges = np.asarray(bins, dtype=np.float64)
     if edges.ndim != 1 or len(edges) < 2 or not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
-        raise OptionError(f"bins={bins!r} must be a number of bins, 'values', or rising limits of bins such as [0, 0.2, 0.5, 1]")
+        raise OptionError(
+            f"bins={shortened(bins)} must be a number of bins, 'values', or rising limits of bins such as [0, 0.2, 0.5, 1]"
+        )
     if edges[0] > people.score.min() or edges[-1] < people.score.max():
         raise OptionError(
             f"the bins run from {edges[0]:g} to {edges[-1]:g}, the scores from {people.score.min():g} to {people.score.max():g}"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evenscore.calibration_error.people import People
 from evenscore.curves import effective_users, residual_covariance
-from evenscore.errors import OptionError
+from evenscore.errors import OptionError, shortened
 
 Floats = NDArray[np.float64]
 
@@ -112,5 +112,5 @@ def slope_of(norm: str, weight: Floats, values: Floats) -> Floats:
 def norm_name(power: int) -> str:
     """The norm for a power of 1 or 2."""
     if power not in (1, 2) or isinstance(power, bool):
-        raise OptionError(f"norm={power!r} must be 1 (mean absolute error) or 2 (root of the mean square)")
+        raise OptionError(f"norm={shortened(power)} must be 1 (mean absolute error) or 2 (root of the mean square)")
     return f"l{power}"

@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from evenscore.columns import number_array
+from evenscore.errors import OptionError, shortened
 from evenscore.lattice import MAX_CELLS, Lattice
 from evenscore.tally import Tally
 
@@ -91,7 +93,7 @@ def tally(
         "weight": weight,
         "count": count,
         "lattice": lattice,
-        "cuts": tuple(cuts),
+        "cuts": tuple(number_array("cuts", cuts).ravel().tolist()),
         "cells": cells,
         "scale": scale,
         "nulls": nulls,
@@ -105,6 +107,8 @@ def tally(
     if kind == "memory":
         from evenscore.engines.memory import tally_frame
 
+        if way is not None:
+            raise OptionError(f"way={shortened(way)}: data in memory are counted in one way only")
         return tally_frame(data, **options)
     module, function = ENGINES[kind]
     counted: Tally = getattr(importlib.import_module(module), function)(data, memory_limit=memory_limit, **options)

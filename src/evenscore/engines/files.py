@@ -122,8 +122,11 @@ def find_files(data: Paths) -> tuple[str, ...]:
     if isinstance(data, list | tuple):
         return tuple(dict.fromkeys(path for item in data for path in find_files(item)))
     path = Path(data)
-    if path.is_dir():
-        return _files_in(path)
+    try:
+        if path.is_dir():
+            return _files_in(path)
+    except OSError as error:  # a name that no file can have
+        raise FileError(f"cannot read {shortened(str(data))}: {error.strerror or error}") from None
     if path.is_file():
         if is_tally_file(path):
             raise FileError(f"{path} is a saved tally; read it with es.Tally.load")

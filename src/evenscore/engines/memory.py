@@ -10,7 +10,7 @@ import narwhals.stable.v2 as nw
 
 from evenscore.columns import open_table
 from evenscore.counting import count as count_rows
-from evenscore.errors import DataError, EvenscoreWarning, OptionError, listing
+from evenscore.errors import DataError, EvenscoreWarning, OptionError, listing, shortened
 from evenscore.lattice import Lattice
 from evenscore.observations import Observations, observe, only_users
 from evenscore.splits import Split
@@ -51,7 +51,7 @@ def given_lattice(lattice: Tally | Lattice, cuts: tuple[float, ...]) -> Lattice:
     if isinstance(lattice, Tally):
         lattice = lattice.lattice
     if not isinstance(lattice, Lattice):
-        raise OptionError(f"lattice={lattice!r} must be a Tally or an es.Lattice, not of type {type(lattice).__name__}")
+        raise OptionError(f"lattice={shortened(lattice)} must be a Tally or an es.Lattice, not of type {type(lattice).__name__}")
     missing = [cut for cut in cuts if lattice.first_cell(cut) is None]
     if missing:
         raise OptionError(f"the given lattice has no edge at {listing(missing)}; make it with cuts={list(cuts)}")

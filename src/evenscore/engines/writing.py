@@ -141,7 +141,7 @@ def _run(sql: str, progress: Progress | None = None) -> Any:
     try:
         while thread.is_alive():
             thread.join(0.1)
-            if progress is not None:
+            if progress is not None and hasattr(connection, "query_progress"):  # DuckDB 1.2 cannot tell
                 progress(max(float(connection.query_progress()), 0.0) / 100)
     except KeyboardInterrupt:
         connection.interrupt()

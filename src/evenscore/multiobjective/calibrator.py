@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from evenscore.calibration.calibrator import NULLS, OFTEN, ON_UNKNOWN, Calibrator
 from evenscore.calibration.matching import Matched, match_groups, refuse_unknown
 from evenscore.coding import CHUNK
-from evenscore.columns import Column, common_length, find_column, nulls_in, numbers_in, open_table
-from evenscore.errors import DataError, EvenscoreWarning, OptionError, listing, require_option
+from evenscore.columns import Column, common_length, find_column, nulls_in, number_array, numbers_in, open_table
+from evenscore.errors import DataError, EvenscoreWarning, OptionError, listing, require_option, shortened
 from evenscore.multiobjective.axes import Axis
 from evenscore.multiobjective.maps import GroupMaps, ReadyMaps
 from evenscore.multiobjective.rows import JointColumns
@@ -280,14 +280,11 @@ def check_weights(weights: Any, scores: Sequence[str], outcomes: Sequence[str]) 
         if unknown := [name for name in weights if name not in names]:
             raise OptionError(f"weights name {listing(map(repr, unknown))}; the outcomes are {listing(map(repr, outcomes))}")
         weights = [weights.get(name, 0.0) for name in names]
-    try:
-        values = np.array(weights, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise OptionError(f"weights={weights!r} must be numbers, one for each of {listing(outcomes)}") from None
+    values = number_array("weights", weights)
     if values.shape != (len(scores),):
-        raise OptionError(f"there must be {len(scores)} weights, one for each of {listing(outcomes)}, not {weights!r}")
-    if not np.isfinite(values).all() or not values.any():
-        raise OptionError(f"weights={weights!r} must be finite and not all 0")
+        raise OptionError(f"there must be {len(scores)} weights, one for each of {listing(outcomes)}, not {shortened(weights)}")
+    if not values.any():
+        raise OptionError(f"weights={shortened(weights)} must be finite and not all 0")
     return values
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evenscore.calibration.fitting import FEWEST_USERS, calibrate
 from evenscore.engines import tally
-from evenscore.errors import EvenscoreWarning, OptionError, require_option
+from evenscore.errors import EvenscoreWarning, OptionError, is_finite, require_flag, require_option, shortened
 from evenscore.multiobjective.axes import NODES, Axis, make_axes, node_positions
 from evenscore.multiobjective.calibrator import JointCalibrator
 from evenscore.multiobjective.candidates import WIDTHS, Candidate, Regressed, Smoothing, Target, regress
@@ -124,6 +124,7 @@ def calibrate_jointly(
     _require_binary(rows, method)
     axes = make_axes(rows.scores, rows.columns.scores, scale, NODES.get(len(names), 2))
     centre = np.array([0.0 if binary else _mean(rows, k) for k, binary in enumerate(rows.binary)])
+    require_flag("squares", squares)
     setting = Setting(method, widths, degree, squares, rows.binary, centre)
     points = points_of_groups(rows, axes, weighting, centre)
     maps, pooled, reasons = _fit_all(rows, points, axes, setting)
@@ -147,9 +148,11 @@ def _bandwidth(bandwidth: Any, k: int) -> str | tuple[float, ...]:
     if isinstance(bandwidth, str):
         require_option("bandwidth", bandwidth, ("risk", "rule"))
         return bandwidth
-    values = tuple(bandwidth) if isinstance(bandwidth, Sequence | np.ndarray) else (bandwidth,) * k
-    if len(values) != k or not all(isinstance(h, int | float | np.number) and np.isfinite(h) and h > 0 for h in values):
-        raise OptionError(f"bandwidth={bandwidth!r} must be 'risk', 'rule', a positive number, or one for each of {k} scores")
+    values = tuple(bandwidth) if isinstance(bandwidth, Sequence) or np.ndim(bandwidth) else (bandwidth,) * k
+    if len(values) != k or not all(is_finite(h) and h > 0 for h in values):
+        raise OptionError(
+            f"bandwidth={shortened(bandwidth)} must be 'risk', 'rule', a positive number, or one for each of {k} scores"
+        )
     return tuple(map(float, values))
 
 
@@ -172,7 +175,9 @@ def _single(
 ) -> JointCalibrator:
     """One score: ``es.calibrate``."""
     if method not in SINGLE:
-        raise OptionError(f"method={method!r} is for several scores; with one, use {', '.join(map(repr, SINGLE))}, or es.calibrate")
+        raise OptionError(
+            f"method={shortened(method)} is for several scores; with one, use {', '.join(map(repr, SINGLE))}, or es.calibrate"
+        )
     counted = tally(data, score=score, outcome=outcome, **columns)
     options: dict[str, Any] = {} if method != "kernel" else {"bandwidth": "test" if bandwidth == "rule" else bandwidth}
     single = calibrate(counted, method=SINGLE[method], weighting=weighting, **options)

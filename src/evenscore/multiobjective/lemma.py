@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from evenscore.axis import backward
 from evenscore.errors import require_alpha
 from evenscore.gaps import MIN_EFFECTIVE
-from evenscore.inference import DRAWS, correlation, quadratic_tail, sup_tail, welch_z
+from evenscore.inference import DRAWS, correlation, quadratic_tail, seeded, sup_tail, welch_z
 from evenscore.methods import PARTS, Evidence, Part, draw_statistics, p_value
 from evenscore.multiobjective.axes import Axis, make_axes
 from evenscore.multiobjective.kernel import rule_of_thumb
@@ -165,7 +165,7 @@ def lemma_test(rows: JointRows, scores: Floats, version: str, alpha: float, seed
         residual = rows.outcomes[k].astype(np.float64) - scores[:, k]
         for place, label in enumerate(rows.groups):
             mine = np.flatnonzero((rows.group == place) & (weight > 0))
-            rng = np.random.default_rng([seed, k, place])
+            rng = seeded(seed, k, place)
             part = _one(x[mine], weight[mine], residual[mine], rows.user[mine], axes, rng)
             parts.append(replace(part, group=label, outcome=outcome))
     adjusted = holm(np.array([part.p_value for part in parts]))

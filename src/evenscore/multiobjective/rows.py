@@ -14,7 +14,7 @@ from evenscore.archive import pack_label
 from evenscore.coding import CHUNK, Codes, Users, code_type, independent_users
 from evenscore.columns import Column, Mask, common_length, find_column, nulls_in, numbers_in, open_table
 from evenscore.engines import collect
-from evenscore.errors import DataError, OptionError, listing, require_option
+from evenscore.errors import DataError, OptionError, listing, require_option, shortened
 from evenscore.observations import NULLS, group_columns, groups_of, is_binary, users_of, weights_of
 from evenscore.splits import Split
 
@@ -182,7 +182,7 @@ def require_pairs(scores: Any, outcomes: Any) -> tuple[list[Any], list[Any]]:
     """As many scores as outcomes, each score once."""
     for name, value in (("scores", scores), ("outcomes", outcomes)):
         if isinstance(value, str) or not isinstance(value, Sequence):
-            raise OptionError(f"{name}={value!r} must be a list of columns, one for each objective")
+            raise OptionError(f"{name}={shortened(value)} must be a list of columns, one for each objective")
     if len(scores) != len(outcomes):
         raise OptionError(
             f"there are {len(scores)} scores and {len(outcomes)} outcomes; each score needs its outcome, in the same place"

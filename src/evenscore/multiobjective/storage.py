@@ -16,6 +16,7 @@ from evenscore import __version__
 from evenscore.archive import pack_label, unpack_label, write_whole
 from evenscore.calibration.storage import as_document as single_document
 from evenscore.calibration.storage import decode_calibrator
+from evenscore.columns import LARGEST
 from evenscore.errors import EvenscoreError, FileError
 from evenscore.multiobjective.axes import Axis
 from evenscore.multiobjective.calibrator import JointCalibrator
@@ -262,8 +263,8 @@ def _unpack_regression(packed: _Regression, k: int) -> Regression:
 
 def _finite(values: list[float], size: int) -> Floats:
     array = np.array(values, dtype=np.float64)
-    if array.shape != (size,) or not np.isfinite(array).all():
-        raise ValueError("numbers are too few, too many or not finite")
+    if array.shape != (size,) or not (np.abs(array) <= LARGEST).all():
+        raise ValueError("numbers are too few, too many, too large or not finite")
     return array
 
 

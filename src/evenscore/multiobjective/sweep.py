@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,14 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.errors import OptionError, require_alpha, require_gap
+from evenscore.errors import OptionError, require_alpha, require_count, require_gap, shortened
 from evenscore.multiobjective.calibrator import check_weights
 from evenscore.multiobjective.rows import JointRows, observe_jointly
 from evenscore.multiobjective.versions import composite_target, tally_of, versions_of
 from evenscore.multiplicity import holm
 from evenscore.parity import parity_test
 from evenscore.parity_result import ParityTest
-from evenscore.simulation.checks import require_count
 from evenscore.tables import Table, json_ready, p_text
 from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine
 
@@ -214,14 +214,15 @@ def _chosen(rows: JointRows, weights: Any, steps: int | None) -> list[Floats]:
     if weights is not None:
         if steps is not None:
             raise OptionError("give either weights or steps, not both")
-        if not isinstance(weights, Sequence | np.ndarray) or len(weights) == 0:
-            raise OptionError(f"weights={weights!r} must be a list of weights to try, each with {k} numbers")
+        if not (isinstance(weights, Sequence) or np.ndim(weights)) or len(weights) == 0:
+            raise OptionError(f"weights={shortened(weights)} must be a list of weights to try, each with {k} numbers")
         return [check_weights(each, rows.columns.scores, rows.columns.outcomes) for each in weights]
     fewest = {1: 1, 2: 10, 3: 5, 4: 3}.get(k, 2)
-    found = simplex(k, require_count("steps", fewest if steps is None else steps))
-    if len(found) > MOST_WEIGHTS:
-        raise OptionError(f"steps={steps} makes {len(found):,} sets of weights, more than {MOST_WEIGHTS:,}; take fewer steps")
-    return found
+    cut = require_count("steps", fewest if steps is None else steps, high=10**6)
+    n_sets = math.comb(cut + k - 1, k - 1)
+    if n_sets > MOST_WEIGHTS:
+        raise OptionError(f"steps={steps} makes {n_sets:,} sets of weights, more than {MOST_WEIGHTS:,}; take fewer steps")
+    return simplex(k, cut)
 
 
 def _weights_text(weights: Sequence[float]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from evenscore import __version__
 from evenscore.archive import write_whole
-from evenscore.errors import FileError
+from evenscore.errors import FileError, require_count
 from evenscore.reproduction.bias import METHODS, Bias, biases, calibration_errors, truths
 from evenscore.reproduction.document import to_html, to_markdown
 from evenscore.reproduction.findings import Finding, findings
@@ -21,7 +21,6 @@ from evenscore.reproduction.flip import Reading, both_tests, count_below, read_a
 from evenscore.reproduction.page import page
 from evenscore.reproduction.settings import BIAS_USERS, DEPENDENT, FAST, FULL, INDEPENDENT, Effort, bias_simulation, flip_simulation
 from evenscore.simulation import Simulation, Workers
-from evenscore.simulation.checks import require_count
 from evenscore.simulation.study import study
 from evenscore.simulation.study_result import Study
 from evenscore.tables import Table, json_ready

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from evenscore.errors import OptionError
-from evenscore.simulation.checks import require_count, require_number
+from evenscore.errors import OptionError, require_count, require_number
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from evenscore.errors import OptionError, listing, require_option
-from evenscore.simulation.checks import require_count, require_number
+from evenscore.columns import number_array
+from evenscore.errors import OptionError, listing, require_count, require_number, require_option, require_sequence, shortened
 from evenscore.simulation.distributions import FixedRows, ParetoRows, PoissonRows, RowsPerUser, rows_of
 from evenscore.simulation.outcomes import BINARY
 from evenscore.simulation.specification import Data, Label, Seed, _by_group, _labels, _plain, _seed_words
@@ -203,12 +203,15 @@ def simulate_objectives(
     >>> spec.truth.means([[0.5, 0.5]], "a").tolist()
     [[0.5, 0.5]]
     """
-    labels = tuple(groups) if groups is not None else tuple(users) if isinstance(users, Mapping) else ("a", "b")
-    names = tuple(objectives)
+    labels = require_sequence("groups", groups if groups is not None else users if isinstance(users, Mapping) else ("a", "b"))
+    names = require_sequence("objectives", objectives)
     k = len(names)
 
     def each(value: Any) -> tuple[Any, ...]:
-        return tuple(value) if isinstance(value, list | tuple | np.ndarray) else (value,) * k
+        return tuple(value) if isinstance(value, list | tuple) or np.ndim(value) else (value,) * k
+
+    def numbers(name: str, value: Any) -> tuple[float, ...]:
+        return tuple(number_array(name, each(value)).ravel().tolist())
 
     own = np.eye(k) if slopes is None else slopes
     rows = rows_per_user if isinstance(rows_per_user, FixedRows | PoissonRows | ParetoRows) else FixedRows(rows_per_user)
@@ -218,19 +221,27 @@ def simulate_objectives(
         users=tuple(_by_group("users", users, labels)),
         objectives=names,
         kinds=each(kinds),
-        locations=tuple(map(float, each(location))),
-        spreads=tuple(map(float, each(spread))),
-        intercepts=tuple(tuple(map(float, each(value))) for value in _by_group("intercept", intercept, labels)),
-        slopes=tuple(tuple(tuple(map(float, line)) for line in value) for value in _by_group("slopes", own, labels)),
-        bends=tuple(map(float, _by_group("bend", bend, labels))),
-        noise=tuple(map(float, each(noise))),
+        locations=numbers("location", location),
+        spreads=numbers("spread", spread),
+        intercepts=tuple(numbers("intercept", value) for value in _by_group("intercept", intercept, labels)),
+        slopes=tuple(_matrix(value) for value in _by_group("slopes", own, labels)),
+        bends=tuple(require_number("bend", value) for value in _by_group("bend", bend, labels)),
+        noise=numbers("noise", noise),
         rows_per_user=rows,
         score_correlation=score_correlation,
         label_correlation=label_correlation,
         score_likeness=score_likeness,
         outcome_likeness=outcome_likeness,
-        labelled=tuple(map(float, each(labelled))),
+        labelled=numbers("labelled", labelled),
     )
+
+
+def _matrix(slopes: Any) -> tuple[tuple[float, ...], ...]:
+    """A line for each objective."""
+    lines = number_array("slopes", slopes)
+    if lines.ndim != 2:
+        raise OptionError(f"slopes={shortened(slopes)} must have a line of numbers for each objective")
+    return tuple(map(tuple, lines.tolist()))
 
 
 def feed(users: int = 1000, bend: float = 0.0) -> Objectives:

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from evenscore.errors import require_option
-from evenscore.simulation.checks import require_count, require_number
+from evenscore.errors import require_count, require_number, require_option
 from evenscore.simulation.distributions import MAX_LEVELS
 
 Floats = NDArray[np.float64]

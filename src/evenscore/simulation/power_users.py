@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from evenscore.simulation.checks import require_count, require_number
+from evenscore.errors import require_count, require_number
 from evenscore.simulation.distributions import MAX_ROWS, AnyDensity, density_of
 from evenscore.simulation.outcomes import AnyCurve, curve_of
 

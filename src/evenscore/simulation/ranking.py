@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from evenscore.errors import OptionError, require_option
-from evenscore.simulation.checks import require_count, require_number
+from evenscore.errors import OptionError, require_count, require_number, require_option, require_sequence
 from evenscore.simulation.distributions import Density, FixedRows, ParetoRows, PoissonRows, RowsPerUser, rows_of
 from evenscore.simulation.outcomes import BINARY, Curve, draw_outcomes
 from evenscore.simulation.specification import Label, Seed, _by_group, _curve, _density, _labels, _plain, _seed_words
@@ -126,7 +125,7 @@ def simulate_ranking(
     >>> {group: round(change, 3) for group, change in spec.truth.rank_change().items()}
     {'a': 0.252, 'b': -0.252}
     """
-    labels = tuple(groups)
+    labels = require_sequence("groups", groups)
     even = dict.fromkeys(labels, 1 / len(labels)) if labels else {}
     return RankingSimulation(
         name=name,

@@ -8,8 +8,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from evenscore.errors import OptionError, listing, require_option
-from evenscore.simulation.checks import require_count, require_number
+from evenscore.errors import (
+    OptionError,
+    listing,
+    require_count,
+    require_flag,
+    require_number,
+    require_option,
+    require_sequence,
+    shortened,
+)
 from evenscore.simulation.distributions import (
     AnyDensity,
     Beta,
@@ -78,7 +86,10 @@ class Simulation:
         require_number("score_correlation", self.score_correlation, 0, 1, open_high=True)
         for strength in self.informative:
             require_number("informative", strength, -1, 1)
+        require_flag("spanning", self.spanning)
         for power in self.power_users:
+            if not isinstance(power, PowerUsers):
+                raise OptionError(f"power_users={shortened(power)} must be PowerUsers")
             self.place(power.group)
         _require_possible(self)
 
@@ -198,11 +209,13 @@ def simulate(
     >>> float(spec.truth.gap(0.5, "a", "b").round(4))
     0.0374
     """
-    labels = tuple(groups) if groups is not None else tuple(users) if isinstance(users, Mapping) else ("a", "b")
+    given = groups if groups is not None else users if isinstance(users, Mapping) else ("a", "b")
+    labels = require_sequence("groups", given)
     rows = tuple(map(_rows, _by_group("rows_per_user", rows_per_user, labels)))
     pulls = _by_group("informative", informative, labels)
-    if not isinstance(informative, Mapping) and informative:
-        pulls = [-pull if place % 2 else pull for place, pull in enumerate(pulls)]
+    if not isinstance(informative, Mapping):
+        pull = require_number("informative", informative, -1, 1)
+        pulls = [-pull if place % 2 else pull for place in range(len(labels))]
     spec = Simulation(
         name="" if name is None else name,
         groups=labels,
@@ -216,7 +229,7 @@ def simulate(
         score_correlation=score_correlation,
         informative=tuple(pulls),
         spanning=spanning,
-        power_users=(power_users,) if isinstance(power_users, PowerUsers) else tuple(power_users),
+        power_users=(power_users,) if isinstance(power_users, PowerUsers) else require_sequence("power_users", power_users),
         threshold=threshold,
         positive=positive,
     )
@@ -260,7 +273,9 @@ def _require_possible(spec: Simulation) -> None:
     for label, density in zip(spec.groups, spec.scores, strict=True):
         share = density_of(density, 1).share_from(spec.threshold)
         if (share if spec.positive == "above" else 1 - share) <= 0:
-            raise OptionError(f"threshold={spec.threshold!r} leaves group {label!r} no known outcome: no score is {_side(spec)}")
+            raise OptionError(
+                f"threshold={shortened(spec.threshold)} leaves group {label!r} no known outcome: no score is {_side(spec)}"
+            )
 
 
 def _by_group(name: str, given: Part | Mapping[Any, Part], labels: tuple[Label, ...]) -> list[Part]:
@@ -277,7 +292,7 @@ def _density(given: Any) -> Density:
         return given
     if isinstance(given, tuple) and len(given) == 2:
         return Beta(*given)
-    raise OptionError(f"score={given!r} is not known; give (a, b) for a Beta density, Beta(a, b) or Discrete(values)")
+    raise OptionError(f"score={shortened(given)} is not known; give (a, b) for a Beta density, Beta(a, b) or Discrete(values)")
 
 
 def _any_density(given: Any) -> AnyDensity:
@@ -289,7 +304,7 @@ def _curve(given: Any) -> Curve:
         return given
     if isinstance(given, tuple) and len(given) == 2:
         return Curve(*given)
-    raise OptionError(f"curve={given!r} is not known; give (intercept, slope) or Curve(intercept, slope, bump)")
+    raise OptionError(f"curve={shortened(given)} is not known; give (intercept, slope) or Curve(intercept, slope, bump)")
 
 
 def _any_curve(given: Any) -> AnyCurve:

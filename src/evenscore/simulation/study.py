@@ -12,8 +12,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from evenscore.errors import FileError, OptionError, listing, require_alpha
-from evenscore.simulation.checks import require_count
+from evenscore.errors import FileError, OptionError, listing, require_alpha, require_count
 from evenscore.simulation.journal import Results, header, line, open_journal
 from evenscore.simulation.own_methods import own_methods
 from evenscore.simulation.study_result import MEASURES, MethodRuns, Simulated, Study

@@ -15,8 +15,7 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Any
 
-from evenscore.errors import EvenscoreError
-from evenscore.simulation.checks import require_count
+from evenscore.errors import EvenscoreError, require_count
 
 # One thread each: several processes share the cores, and sums do not depend on how many cores there are.
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")

@@ -1,0 +1,61 @@
+"""What careless users and attackers feed in, and the one rule: a result or an EvenscoreError, whatever it is."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import os
+import warnings
+
+import numpy as np
+
+import evenscore as es
+
+# The default run tries a sample; EVENSCORE_FUZZ=thorough tries thousands of generated inputs.
+THOROUGH = os.environ.get("EVENSCORE_FUZZ") == "thorough"
+
+NAMES = (
+    "plain",
+    'quote"d',
+    "it's; DROP TABLE pieces; --",
+    "line\nbreak\r\n",
+    "tab\tand \x00 nul",
+    "😀👩‍👩‍👧",
+    "‏עברית ‮reversed",
+    "<script>alert('x')</script>&amp;",
+    "${jndi:x}{{7*7}}%s%n",
+    "=cmd|' /C calc'!A0",
+    "long" * 2500,
+    " ",
+    "NULL",
+    "nan",
+)
+
+VALUES = (
+    *(None, True, False, 0, 1, -1, 2, 0.5, 1e-300, 1e300, math.nan, math.inf, -math.inf, 10**400, 10**5000, 10**9),
+    *("", "x", "0.5", b"x", [], [1], [math.nan], ["a"], (), (1, 2), {}, {"a": 1}, {0: 0.5, 1: 0.5}, {0: "x", 1: None}, set()),
+    *(object(), len, 1j, decimal.Decimal("0.5"), datetime.date(2020, 1, 1), np.datetime64("2020"), np.float64(0.3), np.int64(0)),
+    *(np.array([]), np.array([0.1, 0.5]), np.array([[0.1]]), np.array(["a", "b"]), np.array([1j]), np.array(None, dtype=object)),
+    "é" * 10_000,
+)
+
+
+def survives(call, *arguments, **options):
+    """Whether a result (True) or an EvenscoreError (False) came; anything else is raised. A result must also show itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", es.EvenscoreWarning)
+        try:
+            show(call(*arguments, **options))
+        except es.EvenscoreError as error:
+            assert 0 < len(str(error)) < 5000, f"a message of {len(str(error)):,} characters helps nobody"
+            return False
+    return True
+
+
+def show(result):
+    repr(result)
+    for name in ("rows", "to_dict", "_repr_html_"):
+        if hasattr(result, name):
+            getattr(result, name)()
+    return result
