@@ -119,8 +119,10 @@ def fetch_relation(relation: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 def find_files(data: Paths) -> tuple[str, ...]:
     """The files that a path, folder, glob or list of these stands for."""
-    if isinstance(data, list | tuple):
+    if isinstance(data, list | tuple) and data:
         return tuple(dict.fromkeys(path for item in data for path in find_files(item)))
+    if not isinstance(data, str | os.PathLike):
+        raise FileError(f"{shortened(data)} is neither a frame nor a path, folder, glob or list of paths")
     path = Path(data)
     try:
         if path.is_dir():
