@@ -134,7 +134,7 @@ def _read(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_bytes())
     except OSError as error:
         raise FileError(f"cannot read {shortened(str(path))}: {error.strerror or error}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FileError(f"{path} is not JSON: {error}") from None
     return _checked(content, str(path))
 
