@@ -19,7 +19,8 @@ LAYERS = (
     *("methods", "joint", "verdict", "parity_result", "regions", "parity", "ordering"),
     *("cut", "boundary", "marginal_result", "marginal_pairs", "beyond", "marginal", "simulation", "planning"),
     *("calibration", "accuracy", "verify", "threshold_result", "threshold_solver", "threshold_curves", "thresholds"),
-    *("threshold_trial", "multiobjective", "calibration_error", "impact_result", "impact", "ranks", "rank_items", "rank_impact"),
+    *("threshold_record", "threshold_trial"),
+    *("multiobjective", "calibration_error", "impact_result", "impact", "ranks", "rank_items", "rank_impact"),
     *("reproduction", "repair", "gate", "provenance", "audit_result", "audit_comparison", "report", "audit", "configuration"),
     *("sklearn", "testing", "commands", "cli", "__main__"),
 )

@@ -181,7 +181,7 @@ def write_whole(path: Path, content: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).chmod(0o666 & ~umask())
         Path(temporary).replace(path)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -191,7 +191,8 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def _umask() -> int:
+def umask() -> int:
+    """The permissions that new files do not get."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

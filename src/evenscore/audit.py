@@ -22,8 +22,11 @@ from evenscore.errors import (
     OptionError,
     listing,
     require_alpha,
+    require_flag,
     require_gap,
     require_option,
+    require_sequence,
+    shortened,
 )
 from evenscore.gate import Gate
 from evenscore.impact import classification_impact
@@ -132,6 +135,9 @@ def audit(
     require_alpha(alpha)
     require_gap("tolerance", tolerance)
     require_option("positive", positive, ("above", "below"))
+    require_flag("repair", repair)
+    if not isinstance(title, str):
+        raise OptionError(f"title={shortened(title)} must be text")
     rule = gate if isinstance(gate, Gate) else Gate(gate, require_power)
     rule.check(tolerance)
     deciding = _deciding(decide, threshold)
@@ -145,6 +151,8 @@ def audit(
         "cuts": () if threshold is None else (threshold,),
     }
     subjects = _subjects(data, score, group, attributes, columns)
+    if not subjects:
+        raise OptionError("nothing to audit: name at least one score and one group or attribute")
     n_looks = len(subjects) * len(deciding)
     options = _Options(
         *(alpha / n_looks, tolerance, threshold, positive, method, compare, reference, weighting, deciding, repair, seed)
@@ -155,7 +163,7 @@ def audit(
 
 
 def _deciding(decide: str | Iterable[str], threshold: float | None) -> tuple[str, ...]:
-    names = (decide,) if isinstance(decide, str) else tuple(dict.fromkeys(decide))
+    names = (decide,) if isinstance(decide, str) else tuple(dict.fromkeys(require_sequence("decide", decide)))
     if not names:
         raise OptionError(f"decide=() leaves no test to decide; choose among {', '.join(map(repr, TESTS))}")
     for name in names:
@@ -300,7 +308,7 @@ def _reference(tally: Tally, reference: Any) -> Any:
     if len(found) != 1:
         known = listing(map(label_text, tally.groups))
         raise OptionError(
-            f"reference={reference!r}: {'several groups are' if found else 'no group is'} called so; there are: {known}"
+            f"reference={shortened(reference)}: {'several groups are' if found else 'no group is'} called so; there are: {known}"
         )
     return found[0]
 

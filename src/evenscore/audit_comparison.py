@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evenscore.audit_result import SCHEMA, SCHEMA_VERSION, Audit
-from evenscore.errors import FileError, OptionError
+from evenscore.errors import FileError, OptionError, shortened
 from evenscore.tables import Table, json_ready, label_text
 from evenscore.verdict import DISPARITY
 
@@ -133,8 +133,8 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
-    except ValueError as error:
+        raise FileError(f"cannot read {shortened(str(path))}: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
         raise FileError(f"{path} is not JSON: {error}") from None
     return _checked(content, str(path))
 

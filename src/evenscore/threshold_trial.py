@@ -6,7 +6,6 @@ people in order to learn what their outcomes are.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,14 +15,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore import __version__
-from evenscore.archive import pack_label, unpack_label, write_whole
 from evenscore.calibration.matching import match_groups, read_scores, refuse_unknown
 from evenscore.coding import FOLDS, hash_ids
 from evenscore.cut import POSITIVE
 from evenscore.errors import (
     DataError,
-    FileError,
     OptionError,
     is_finite,
     require_alpha,
@@ -35,55 +31,12 @@ from evenscore.errors import (
 from evenscore.marginal import marginal_test
 from evenscore.tables import Table, json_ready, label_text, number_text, p_text
 from evenscore.tally import WEIGHTINGS, Tally, require_tally
+from evenscore.threshold_record import Round, Settings, Step, load_trial, save_trial
 from evenscore.threshold_result import STRATEGIES, GroupThreshold
 from evenscore.thresholds import fair_thresholds
 from evenscore.verdict import PARITY
 
-FORMAT, VERSION = "evenscore threshold trial", 1
 RESOLUTION = 1 << 20
-
-
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a trial was started with."""
-
-    strategy: str
-    max_step: float
-    tolerance: float | None
-    positive: str
-    target: float | None
-    explore: float | None
-    alpha: float
-    weighting: str
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What is proposed for one group: from its threshold now to the next one, on the way to the solution with its limits.
-
-    explore_to: the threshold for the exposed share of people only, or None.
-    """
-
-    group: Any
-    now: float
-    proposed: float
-    solution: float
-    ci_low: float
-    ci_high: float
-    suggestive: bool
-    explore_to: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One look: the thresholds in force, the outcomes at them by group, and what the marginal test said."""
-
-    thresholds: dict[Any, float]
-    outcomes: dict[Any, float]
-    max_gap: float
-    p_value: float
-    verdict: str
-    positive_rate: float
-    n_users: int
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -278,39 +231,14 @@ class ThresholdTrial(Table):
 
     def save(self, path: str | Path) -> None:
         """Write the trial as JSON, whole or not at all."""
-        labels = list(self.thresholds)
-        document = {
-            "format": FORMAT,
-            "version": VERSION,
-            "made_with": __version__,
-            "groups": [pack_label(label) for label in labels],
-            "settings": self._settings,
-            "steps": [_numbers(step) for step in self._steps],
-            "rounds": [
-                _numbers(one)
-                | {name: [_number(getattr(one, name)[label]) for label in labels] for name in ("thresholds", "outcomes")}
-                for one in self.rounds
-            ],
-        }
-        write_whole(Path(path), msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+        save_trial(Path(path), self._settings, self._steps, self.rounds)
 
     @classmethod
     def load(cls, path: str | Path) -> ThresholdTrial:
         """Read a trial that ``save`` wrote."""
-        try:
-            document = msgspec.json.decode(Path(path).read_bytes(), type=_Document)
-        except OSError as error:
-            raise FileError(f"{path} cannot be read: {error}") from error
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise FileError(f"{path} is not a saved threshold trial: {error}") from error
-        if document.format != FORMAT or document.version > VERSION:
-            raise FileError(f"{path} is not a threshold trial that this version reads: {document.format} {document.version}")
-        try:
-            return _rebuilt(cls, document, path)
-        except FileError:
-            raise
-        except (ValueError, TypeError, KeyError, IndexError, ArithmeticError, RecursionError) as error:
-            raise FileError(f"{path} does not hold a valid threshold trial: {error}") from None
+        trial = cls.__new__(cls)
+        trial._settings, trial._steps, trial.rounds = load_trial(Path(path))
+        return trial
 
     def _title(self) -> str:
         state = "done" if self.done else "goes on"
@@ -338,86 +266,3 @@ def _steps(groups: tuple[GroupThreshold, ...], settings: Settings) -> tuple[Step
             proposed, explored = one.before, moved
         found.append(Step(one.group, one.before, proposed, one.threshold, one.ci_low, one.ci_high, one.suggestive, explored))
     return tuple(found)
-
-
-# Files
-
-
-class _Step(msgspec.Struct, forbid_unknown_fields=True):
-    now: float
-    proposed: float
-    solution: float
-    ci_low: float | None
-    ci_high: float | None
-    suggestive: bool
-    explore_to: float | None
-
-
-class _Round(msgspec.Struct, forbid_unknown_fields=True):
-    thresholds: list[float]
-    outcomes: list[float | None]
-    max_gap: float | None
-    p_value: float | None
-    verdict: str
-    positive_rate: float
-    n_users: int
-
-
-class _Document(msgspec.Struct, forbid_unknown_fields=True):
-    format: str
-    version: int
-    made_with: str
-    groups: list[Any]
-    settings: Settings
-    steps: list[_Step]
-    rounds: list[_Round]
-
-
-def _number(value: Any) -> Any:
-    """None stands for a number that JSON cannot say."""
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else None
-    return value
-
-
-def _numbers(part: Step | Round) -> dict[str, Any]:
-    return {name: _number(getattr(part, name)) for name in part.__slots__ if name != "group"}
-
-
-def _known(value: Any) -> Any:
-    return math.nan if value is None else value
-
-
-def _rebuilt(cls: type[ThresholdTrial], document: _Document, path: str | Path) -> ThresholdTrial:
-    labels = [unpack_label(packed) for packed in document.groups]
-    sizes = {len(document.steps), *(len(values) for one in document.rounds for values in (one.thresholds, one.outcomes))}
-    if sizes != {len(labels)} or not document.rounds:
-        raise FileError(f"{path} is damaged: its groups, steps and rounds do not fit together")
-    trial = cls.__new__(cls)
-    trial._settings = document.settings
-    trial._steps = tuple(
-        Step(
-            label,
-            step.now,
-            step.proposed,
-            step.solution,
-            _known(step.ci_low),
-            _known(step.ci_high),
-            step.suggestive,
-            step.explore_to,
-        )
-        for label, step in zip(labels, document.steps, strict=True)
-    )
-    trial.rounds = tuple(
-        Round(
-            dict(zip(labels, one.thresholds, strict=True)),
-            dict(zip(labels, map(_known, one.outcomes), strict=True)),
-            _known(one.max_gap),
-            _known(one.p_value),
-            one.verdict,
-            one.positive_rate,
-            one.n_users,
-        )
-        for one in document.rounds
-    )
-    return trial

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from evenscore.archive import write_whole
 from evenscore.calibration.maps import GroupMap, Segment
 from evenscore.columns import shortened
+from evenscore.engines.files import quoted as quoted
+from evenscore.engines.files import sql_text
 from evenscore.errors import EvenscoreError, OptionError, require_option
 
 if TYPE_CHECKING:
@@ -115,11 +117,6 @@ def _join(calibrator: Calibrator, table: str, score: str, groups: list[str], nam
     )
 
 
-def quoted(name: str) -> str:
-    """A column name in SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def number(value: float) -> str:
     """A float in SQL: with an exponent, so that it is a double and not a decimal."""
     text = repr(float(value))
@@ -135,7 +132,7 @@ def literal(label: Any) -> str:
     if isinstance(label, float):
         return number(label)
     if isinstance(label, str):
-        return "'" + label.replace("'", "''") + "'"
+        return sql_text(label)
     if isinstance(label, datetime.datetime):
         return f"TIMESTAMP '{label.isoformat(sep=' ')}'"
     if isinstance(label, datetime.date):

@@ -84,7 +84,7 @@ def _read(path: Path) -> Known:
 
     try:
         written = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FileError(f"{path} cannot be read as a written simulation: {error}") from error
     if isinstance(written, dict) and "simulation" in written:
         if written.get("kind", "Simulation") != "Simulation":

@@ -100,15 +100,15 @@ def tally(
         "split": split,
         "progress": progress,
     }
-    if way is not None:
-        options["way"] = way
     data = _native(data)
     kind = engine_of(data)
+    if way is not None:
+        if kind != "spark":
+            raise OptionError(f"way={shortened(way)} is for Spark; other data are counted in one way")
+        options["way"] = way
     if kind == "memory":
         from evenscore.engines.memory import tally_frame
 
-        if way is not None:
-            raise OptionError(f"way={shortened(way)}: data in memory are counted in one way only")
         return tally_frame(data, **options)
     module, function = ENGINES[kind]
     counted: Tally = getattr(importlib.import_module(module), function)(data, memory_limit=memory_limit, **options)

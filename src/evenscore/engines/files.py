@@ -119,8 +119,10 @@ def fetch_relation(relation: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 def find_files(data: Paths) -> tuple[str, ...]:
     """The files that a path, folder, glob or list of these stands for."""
-    if isinstance(data, list | tuple):
+    if isinstance(data, list | tuple) and data:
         return tuple(dict.fromkeys(path for item in data for path in find_files(item)))
+    if not isinstance(data, str | os.PathLike):
+        raise FileError(f"{shortened(data)} is neither a frame nor a path, folder, glob or list of paths")
     path = Path(data)
     try:
         if path.is_dir():
@@ -246,7 +248,7 @@ def _open_csv(paths: tuple[str, ...], names: dict[str, list[str]], settings: dic
     types = _describe(sql)
     inexact = [name for name in names.get("user", []) if types.get(name) == "DOUBLE" and not _holds_integers(sql, name)]
     if inexact:
-        as_text = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in inexact)
+        as_text = ", ".join(f"{sql_text(name)}: 'VARCHAR'" for name in inexact)
         sql = _reader("read_csv", paths, settings | {"types": "{" + as_text + "}"})
         types = _describe(sql)
     converted: dict[str, str] = {}
@@ -260,13 +262,13 @@ def _open_csv(paths: tuple[str, ...], names: dict[str, list[str]], settings: dic
 
 
 def _reader(function: str, paths: tuple[str, ...], settings: Mapping[str, str]) -> str:
-    arguments = ["[" + ", ".join(map(_text, paths)) + "]", *(f"{name} = {value}" for name, value in settings.items())]
+    arguments = ["[" + ", ".join(map(sql_text, paths)) + "]", *(f"{name} = {value}" for name, value in settings.items())]
     return f"{function}({', '.join(arguments)})"
 
 
 def _separator(path: str, settings: Mapping[str, str]) -> str:
     encoding = f", encoding = {settings['encoding']}" if "encoding" in settings else ""
-    return str(query(f"SELECT Delimiter FROM sniff_csv({_text(path)}{encoding})").fetchone()[0])
+    return str(query(f"SELECT Delimiter FROM sniff_csv({sql_text(path)}{encoding})").fetchone()[0])
 
 
 def _describe(sql: str) -> dict[str, str]:
@@ -283,10 +285,10 @@ def _holds_integers(sql: str, name: str) -> bool:
 def _text_as_numbers(sql: str, column: Column) -> tuple[str | None, list[str]]:
     """SQL that turns text into numbers, if all of it can be, and what that assumes; or an error that shows where it cannot."""
     name = quoted(column.name)
-    missing = f"trim({name}) IN ({', '.join(map(_text, MISSING))})"
+    missing = f"trim({name}) IN ({', '.join(map(sql_text, MISSING))})"
     n_rows, n_texts, n_missing, n_plain, n_commas = query(
         f"SELECT count(*), count({name}), count(*) FILTER ({missing}), count(TRY_CAST({name} AS DOUBLE)) FILTER (NOT {missing}), "
-        f"count(*) FILTER (regexp_full_match({name}, {_text(DECIMAL_COMMA)})) FROM {sql}"
+        f"count(*) FILTER (regexp_full_match({name}, {sql_text(DECIMAL_COMMA)})) FROM {sql}"
     ).fetchone()
     notes = [f"assumed: {column.name} is missing where it says NA or the like, in {n_missing:,} of {n_rows:,} rows"] * (
         n_missing > 0
@@ -384,5 +386,6 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _text(value: str) -> str:
+def sql_text(value: str) -> str:
+    """A text in SQL."""
     return "'" + value.replace("'", "''") + "'"

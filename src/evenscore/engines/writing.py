@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenscore.engines.files import Paths, complaint, find_files, group_columns, open_files, query, quoted
+from evenscore.archive import umask
+from evenscore.engines.files import Paths, complaint, find_files, group_columns, open_files, query, quoted, sql_text
 from evenscore.errors import DataError, FileError, OptionError, listing
 
 PARQUET = "FORMAT parquet"
@@ -32,7 +33,7 @@ def write_parquet(rows: Sequence[dict[str, Any]], path: Path) -> None:
     places = f"({', '.join('?' * len(kinds))})"
     connection.execute(f"INSERT INTO pieces VALUES {', '.join([places] * len(rows))}", [x for row in rows for x in row.values()])
     with written_whole(path) as temporary:
-        connection.execute(f"COPY pieces TO {_text(temporary)} ({PARQUET})")
+        connection.execute(f"COPY pieces TO {sql_text(temporary)} ({PARQUET})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def copy_with_column(stream: Stream, expression: str, name: str, path: Path, pro
     column = f"CASE WHEN {_is_missing(stream.score)} THEN NULL ELSE {expression} END AS {quoted(name)}"
     options = FORMATS[path.suffix.lower()]
     with written_whole(path) as temporary:
-        _run(f"COPY (SELECT *, {column} FROM {stream.source}) TO {_text(temporary)} ({options})", progress)
+        _run(f"COPY (SELECT *, {column} FROM {stream.source}) TO {sql_text(temporary)} ({options})", progress)
 
 
 def refuse_overwriting(data: Paths, path: Path) -> None:
@@ -164,15 +165,9 @@ def written_whole(path: Path) -> Iterator[str]:
         raise FileError(f"cannot write {path}: {error.strerror or error}") from None
     try:
         yield temporary
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(temporary).chmod(0o666 & ~mask)
+        Path(temporary).chmod(0o666 & ~umask())
         Path(temporary).replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             Path(temporary).unlink()
         raise
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

@@ -121,7 +121,8 @@ def _outcome_limits(binary: bool, curves: Sequence[Curve]) -> tuple[float, float
     estimates = np.concatenate([curve.estimate for curve in curves])
     bands = np.concatenate([np.concatenate([curve.band_low, curve.band_high]) for curve in curves])
     bands = bands[np.isfinite(bands)]
-    low, high = float(np.nanmin(estimates)), float(np.nanmax(estimates))
+    estimates = estimates[np.isfinite(estimates)]
+    low, high = (float(estimates.min()), float(estimates.max())) if len(estimates) else (0.0, 1.0)
     if len(bands):
         low, high = min(low, float(np.quantile(bands, 0.03))), max(high, float(np.quantile(bands, 0.97)))
     if binary:
