@@ -173,3 +173,24 @@ def test_the_generator_makes_what_is_accepted_too():
     """A fuzz test whose every frame is refused would test nothing."""
     data = {"s": [0.1, 0.4, 0.6, 0.9] * 5, "y": [0, 1] * 10, "g": ["a"] * 10 + ["b"] * 10, "u": list(range(20))}
     assert survives(flow, data, {"score": "s", "outcome": "y", "group": "g", "user": "u"})
+
+
+@pytest.mark.parametrize("kind", ["dict", "pandas", "polars"])
+def test_groups_beyond_64_bits_with_a_sign(kind):
+    data = {"s": [0.1, 0.4, 0.6, 0.9], "y": [0, 1, 0, 1], "g": np.array([2**63, 2**63 + 1] * 2, dtype=np.uint64), "u": [1, 2, 3, 4]}
+    tally = es.tally(framed(data, kind), score="s", outcome="y", group="g", user="u")
+    assert tally.groups == (2**63, 2**63 + 1)
+
+
+@pytest.mark.parametrize("scores", [[[1]] * 4, [[-(2**63) - 1]] * 4, [{"a": 1}] * 4], ids=range(3))
+def test_nested_scores_are_refused(scores):
+    frame = pl.DataFrame({"s": scores, "y": [0, 1, 0, 1], "g": ["a", "b"] * 2, "u": [1, 2, 3, 4]}, strict=False)
+    with pytest.raises(es.DataError, match="not numbers"):
+        es.tally(frame, score="s", outcome="y", group="g", user="u")
+
+
+def test_scores_of_128_bits_are_numbers():
+    frame = pl.DataFrame(
+        {"s": pl.Series([2**70, -(2**70), 0, 1], dtype=pl.Int128), "y": [0, 1, 0, 1], "g": list("abab"), "u": [1, 2, 3, 4]}
+    )
+    assert es.tally(frame, score="s", outcome="y", group="g", user="u").lattice.high == 2.0**70

@@ -324,7 +324,7 @@ def test_impossible_parameters(options, words):
         (lambda: Curve(transform="square"), "transform='square'"),
         (lambda: BusyCurve(limit=0), "limit of a BusyCurve=0"),
         (lambda: BusyCurve(slope=float("nan")), "slope of a curve"),
-        (lambda: BusyBeta(1000), "at most 200"),
+        (lambda: BusyBeta(1000), "from 1 to 200"),
         (lambda: PowerUsers("a", users=0), "power users=0"),
         (lambda: PowerUsers("a", rows=0), "rows of a power user=0"),
         (lambda: PowerUsers("a", lift=2), "lift of power users=2"),

@@ -26,6 +26,7 @@ from evenscore.errors import (
     require_gap,
     require_option,
     require_sequence,
+    require_text,
     shortened,
 )
 from evenscore.gate import Gate
@@ -136,8 +137,7 @@ def audit(
     require_gap("tolerance", tolerance)
     require_option("positive", positive, ("above", "below"))
     require_flag("repair", repair)
-    if not isinstance(title, str):
-        raise OptionError(f"title={shortened(title)} must be text")
+    require_text("title", title)
     rule = gate if isinstance(gate, Gate) else Gate(gate, require_power)
     rule.check(tolerance)
     deciding = _deciding(decide, threshold)

@@ -211,6 +211,8 @@ def _is_null(value: Any) -> bool:
 
 def numbers_in(column: Column, known: Mask | None = None) -> NDArray[Any]:
     """A finite numeric column; booleans and integers stay what they are. Where ``known`` is False the value does not matter."""
+    if isinstance(column.values, nw.Series) and column.values.dtype.is_nested():
+        column.refuse(np.arange(len(column)), f"holds {column.values.dtype}, not numbers,")
     array = to_numpy(column.values)
     if isinstance(array, np.ma.MaskedArray):
         array = array.data if known is None else array.filled(0)
@@ -234,7 +236,7 @@ def to_numpy(values: Any) -> NDArray[Any]:
         return np.asanyarray(values)
     if values.dtype == nw.Boolean:
         values = values.cast(nw.Int8)
-    if isinstance(values.dtype, nw.Decimal) or (values.dtype.is_numeric() and values.null_count()):
+    if isinstance(values.dtype, nw.Decimal | nw.Int128 | nw.UInt128) or (values.dtype.is_numeric() and values.null_count()):
         values = values.cast(nw.Float64)
     return np.asarray(values.to_numpy())
 
@@ -284,7 +286,7 @@ def codes_of(column: Column, typed: bool = False) -> tuple[Codes, list[Any]]:
 def _array_codes(array: NDArray[Any], typed: bool) -> tuple[Codes, list[Any]]:
     if array.dtype == object and typed:
         return encode_typed(array)
-    if array.dtype.kind in "biu":
+    if array.dtype.kind in "biu" and int(array.max()) < 2**63:
         low = int(array.min())
         if int(array.max()) - low < TABLE_SPAN:
             return encode_integers(array, low)

@@ -87,6 +87,12 @@ def require_flag(name: str, value: object) -> None:
     require_option(name, value, (True, False))
 
 
+def require_text(name: str, value: object) -> None:
+    """A text."""
+    if not isinstance(value, str):
+        raise OptionError(f"{name}={shortened(value)} must be text")
+
+
 def require_sequence(name: str, value: Any) -> tuple[Any, ...]:
     """Several things in a row, as a tuple; a text is one thing."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):

@@ -12,7 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from evenscore.columns import number_array
-from evenscore.errors import OptionError, listing, require_count, require_number, require_option, require_sequence, shortened
+from evenscore.errors import (
+    OptionError,
+    listing,
+    require_count,
+    require_number,
+    require_option,
+    require_sequence,
+    require_text,
+    shortened,
+)
 from evenscore.simulation.distributions import FixedRows, ParetoRows, PoissonRows, RowsPerUser, rows_of
 from evenscore.simulation.outcomes import BINARY
 from evenscore.simulation.specification import Data, Label, Seed, _by_group, _labels, _plain, _seed_words
@@ -94,6 +103,7 @@ class Objectives:
     labelled: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        require_text("name", self.name)
         if not self.groups or len(set(self.groups)) < len(self.groups):
             raise OptionError(f"groups must be at least one label, each named once, not {self.groups!r}")
         if not self.objectives or len(set(self.objectives)) < len(self.objectives):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from evenscore.errors import OptionError, require_count, require_number, require_option, require_sequence
+from evenscore.errors import OptionError, require_count, require_number, require_option, require_sequence, require_text
 from evenscore.simulation.distributions import Density, FixedRows, ParetoRows, PoissonRows, RowsPerUser, rows_of
 from evenscore.simulation.outcomes import BINARY, Curve, draw_outcomes
 from evenscore.simulation.specification import Label, Seed, _by_group, _curve, _density, _labels, _plain, _seed_words
@@ -45,6 +45,7 @@ class RankingSimulation:
     outcome_correlation: float
 
     def __post_init__(self) -> None:
+        require_text("name", self.name)
         require_count("queries", self.queries)
         if not self.groups or len(set(self.groups)) < len(self.groups):
             raise OptionError(f"groups must be at least one label, each named once, not {self.groups!r}")

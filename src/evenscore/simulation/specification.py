@@ -16,6 +16,7 @@ from evenscore.errors import (
     require_number,
     require_option,
     require_sequence,
+    require_text,
     shortened,
 )
 from evenscore.simulation.distributions import (
@@ -70,6 +71,7 @@ class Simulation:
     positive: str = "above"
 
     def __post_init__(self) -> None:
+        require_text("name", self.name)
         for label in self.groups:
             if not isinstance(label, str | int | float):
                 raise OptionError(f"group label {label!r} must be text or a number")
