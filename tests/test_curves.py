@@ -99,8 +99,8 @@ def test_coverage():
         ({"degree": 5}, "degree=5"),
         ({"kernel": "x"}, "gaussian"),
         ({"weighting": "people"}, "'user', 'row'"),
-        ({"grid": []}, "finite scores"),
-        ({"grid": [np.nan]}, "finite scores"),
+        ({"grid": []}, "finite numbers"),
+        ({"grid": [np.nan]}, "finite numbers"),
         ({"bandwidth": "wide"}, "'test', 'band'"),
     ],
 )

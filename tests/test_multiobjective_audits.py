@@ -254,7 +254,7 @@ def test_users_that_a_calibrator_was_fitted_on_are_refused():
         ({"weights": [[1, 2, 3]]}, "2 weights"),
         ({"weights": []}, "list of weights"),
         ({"weights": [[1, 1]], "steps": 3}, "not both"),
-        ({"steps": 0}, "at least 1"),
+        ({"steps": 0}, "from 1 to"),
         ({"steps": 5000}, "take fewer steps"),
         ({"calibrators": {"before": []}}, "cannot be called 'before'"),
         ({"calibrators": []}, "0 calibrators for 2 scores"),
