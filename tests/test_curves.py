@@ -99,7 +99,7 @@ def test_coverage():
         ({"degree": 5}, "degree=5"),
         ({"kernel": "x"}, "gaussian"),
         ({"weighting": "people"}, "'user', 'row'"),
-        ({"grid": []}, "finite numbers"),
+        ({"grid": []}, "finite scores"),
         ({"grid": [np.nan]}, "finite numbers"),
         ({"bandwidth": "wide"}, "'test', 'band'"),
     ],
