@@ -4,7 +4,9 @@ import json
 import subprocess
 import sys
 
+import duckdb
 import numpy as np
+import polars as pl
 import pytest
 
 import evenscore as es
@@ -76,3 +78,56 @@ def test_a_sweep_is_printed_and_silence_is_kept(folder):
 def test_bad_usage_ends_with_2(folder, arguments, message):
     done = run(arguments[0], folder / "even.csv", *arguments[1:])
     assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.fixture(scope="module")
+def joint(folder):
+    data = feed(800).data(5)
+    es.calibrate_jointly(data, **feed(1).columns, method="kernel").save(folder / "kernel.json")
+    return folder / "kernel.json"
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_apply_adds_every_score_and_their_blend_in_the_order_of_the_rows(folder, joint, tmp_path, kind):
+    rows = feed(1200).data(4, frame="polars").with_row_index("place")
+    third = len(rows) // 3
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    for number, part in enumerate((rows[:third], rows[third:])):
+        getattr(part, f"write_{kind}")(shards / f"{number}.{kind}")
+    out = tmp_path / f"repaired.{kind}"
+    done = run("apply", joint, shards, "--out", out, "--blend", "1,2,0.5")
+    assert done.returncode == 0 and f"{len(rows):,} rows with 3 jointly calibrated scores" in done.stdout, done.stderr
+    found = duckdb.sql(f"SELECT * FROM '{out}'").pl()
+    names = [f"calibrated_{score}" for score in feed(1).score_columns]
+    assert found.columns == [*rows.columns, *names, "calibrated_blend"] and found["place"].to_list() == rows["place"].to_list()
+    expected = es.JointCalibrator.load(joint).apply(rows).scores
+    np.testing.assert_allclose(found.select(names).to_numpy(), expected, rtol=1e-12)
+    np.testing.assert_allclose(found["calibrated_blend"].to_numpy(), expected @ [1, 2, 0.5], rtol=1e-12)
+
+
+def test_apply_keeps_missing_scores_missing_and_counts_them(folder, joint, tmp_path):
+    rows = feed(20).data(4, frame="polars")[:3].with_columns(score_like=pl.Series([None, 0.5, 0.5]), who=pl.Series(["a", "b", "c"]))
+    rows.rename({"score_share": "s"}).write_csv(tmp_path / "new.csv")
+    names = [word for name in ("score_like", "score_comment", "s") for word in ("--score", name)]
+    command = ["apply", joint, tmp_path / "new.csv", "--out", tmp_path / "out.parquet", "--group", "who", "--name", "fair"]
+    done = run(*command, *names)
+    assert done.returncode == 2 and "null" in done.stderr and "--nulls keep" in done.stderr
+    done = run(*command, *names, "--nulls", "keep", "--on-unknown", "keep", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    assert [row["null_scores"] for row in json.loads(done.stdout)["rows"]] == [1, 0, 0]
+    found = pl.read_parquet(tmp_path / "out.parquet")
+    assert found["fair_score_like"][0] is None and found["fair_s"][0] is None and found["fair_score_like"][1] is not None
+    assert found["fair_s"][2] == float(found["s"][2])  # a group that nobody knows keeps its scores
+
+
+def test_apply_says_what_does_not_fit_a_joint_calibrator(folder, joint, tmp_path):
+    for arguments, words in (
+        (["--score", "score_like"], "has 3 scores"),
+        (["--group", "group", "--group", "user"], "has 1 columns of the group"),
+        (["--blend", "1,2"], "must be 3 weights"),
+        (["--blend", "a"], "give numbers"),
+    ):
+        done = run("apply", joint, folder / "feed.parquet", "--out", tmp_path / "o.csv", *arguments)
+        assert done.returncode == 2 and words in done.stderr, (arguments, done.stderr)
+    assert list(tmp_path.iterdir()) == []

@@ -53,7 +53,7 @@ def audit_pairs(context: click.Context, data: tuple[str, ...], options: dict[str
         chosen = {name: options[name] for name in ("alpha", "tolerance", "method", "split")} | columns
         chosen["calibrators"] = JointCalibrator.load(options["calibrator"]) if options["calibrator"] else None
         stop_if_interrupted(context)
-        found = audit_objectives(list(data), weights=_weights(context, options), say=notes.append, **chosen)
+        found = audit_objectives(list(data), weights=blend_weights(context, options), say=notes.append, **chosen)
         stop_if_interrupted(context)
         swept = None
         if options["sweep"]:
@@ -128,7 +128,8 @@ def _columns(context: click.Context, data: tuple[str, ...], options: dict[str, A
     }
 
 
-def _weights(context: click.Context, options: dict[str, Any]) -> list[float] | None:
+def blend_weights(context: click.Context, options: dict[str, Any]) -> list[float] | None:
+    """The weights that --blend gives."""
     if not options["blend"]:
         return None
     try:

@@ -6,17 +6,21 @@ import contextlib
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from evenscore.archive import umask
-from evenscore.engines.files import Paths, complaint, find_files, group_columns, open_files, query, quoted, sql_text
+from evenscore.engines.files import Paths, Source, complaint, find_files, group_columns, open_files, quoted, sql_text
 from evenscore.errors import DataError, FileError, OptionError, listing
 
 PARQUET = "FORMAT parquet"
 FORMATS = {".parquet": PARQUET, ".pq": PARQUET, ".csv": "FORMAT csv, HEADER", ".tsv": "FORMAT csv, HEADER, DELIMITER '\t'"}
+ADDED = "evenscore_added"  # arrays as a table in SQL
 TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 
 Progress = Callable[[float], None]
@@ -59,7 +63,7 @@ def open_stream(data: Paths, score: str, groups: Sequence[str], say: Callable[[s
         if say is not None:
             say(note)
     selected = group_columns(found, names)
-    raw = found.sql.removesuffix(")") + ", all_varchar = true)" if found.sql.startswith("read_csv(") else found.sql
+    raw = _unchanged(found)
 
     def column(name: str, kind: str) -> str:
         return f"CAST({quoted(name)} AS {kind})" if raw != found.sql else quoted(name)
@@ -97,14 +101,38 @@ def count_outside(stream: Stream, ranges: Sequence[tuple[str, float, float]]) ->
 
 def copy_with_column(stream: Stream, expression: str, name: str, path: Path, progress: Progress | None = None) -> None:
     """Write all rows with one more column; a missing score stays missing."""
+    column = f"CASE WHEN {_is_missing(stream.score)} THEN NULL ELSE {expression} END AS {quoted(name)}"
+    _copy(f"SELECT *, {column} FROM {stream.source}", stream.types, [name], path, progress)
+
+
+def copy_with_arrays(data: Paths, arrays: Mapping[str, NDArray[np.float64]], path: Path, progress: Progress | None = None) -> None:
+    """Write all rows with a column for each array, in the order of the rows; nan becomes null."""
+    found = open_files(data)
+    columns = ", ".join(f"nullif(added.{quoted(name)}, 'nan'::DOUBLE) AS {quoted(name)}" for name in arrays)
+    rows = f"SELECT held.*, {columns} FROM {_unchanged(found)} AS held POSITIONAL JOIN {ADDED} AS added"
+    _copy(rows, found.types, list(arrays), path, progress, arrays)
+
+
+def _copy(
+    rows: str,
+    held: Mapping[str, str],
+    new: Sequence[str],
+    path: Path,
+    progress: Progress | None,
+    arrays: Mapping[str, NDArray[Any]] | None = None,
+) -> None:
+    """Write what SQL selects, if the file and its new columns can be called so."""
     if path.suffix.lower() not in FORMATS:
         raise OptionError(f"{path}: results are written as {listing(FORMATS)}")
-    if name in stream.types:
-        raise OptionError(f"the data has a column {name!r} already; give the new one another name")
-    column = f"CASE WHEN {_is_missing(stream.score)} THEN NULL ELSE {expression} END AS {quoted(name)}"
-    options = FORMATS[path.suffix.lower()]
+    if taken := [name for name in new if name.lower() in {known.lower() for known in held}]:
+        raise OptionError(f"the data has a column {taken[0]!r} already; give the new one another name")
     with written_whole(path) as temporary:
-        _run(f"COPY (SELECT *, {column} FROM {stream.source}) TO {sql_text(temporary)} ({options})", progress)
+        _run(f"COPY ({rows}) TO {sql_text(temporary)} ({FORMATS[path.suffix.lower()]})", progress, arrays)
+
+
+def _unchanged(found: Source) -> str:
+    """The files as they are: the columns of a CSV file as text."""
+    return found.sql.removesuffix(")") + ", all_varchar = true)" if found.sql.startswith("read_csv(") else found.sql
 
 
 def refuse_overwriting(data: Paths, path: Path) -> None:
@@ -122,11 +150,13 @@ def _is_missing(score: str) -> str:
     return f"({score} IS NULL OR isnan({score}))"
 
 
-def _run(sql: str, progress: Progress | None = None) -> Any:
-    """Run SQL, and tell how far it is, from 0 to 1."""
+def _run(sql: str, progress: Progress | None = None, arrays: Mapping[str, NDArray[Any]] | None = None) -> Any:
+    """Run SQL, which may name arrays as a table, and tell how far it is, from 0 to 1."""
     import duckdb
 
-    connection = query("SELECT 1")
+    connection = duckdb.connect()
+    if arrays is not None:
+        connection.register(ADDED, dict(arrays))
     connection.execute("SET enable_progress_bar = true")
     connection.execute("SET enable_progress_bar_print = false")
     failures: list[BaseException] = []

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from evenscore import __version__
 from evenscore.archive import pack_label, unpack_label, write_whole
+from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.storage import as_document as single_document
-from evenscore.calibration.storage import decode_calibrator
+from evenscore.calibration.storage import decode_calibrator, load_calibrator
 from evenscore.columns import LARGEST
 from evenscore.errors import EvenscoreError, FileError
 from evenscore.multiobjective.axes import Axis
@@ -188,6 +189,15 @@ def load_joint(path: Path) -> JointCalibrator:
         raise
     except (msgspec.MsgspecError, ValueError, KeyError, TypeError, IndexError, ArithmeticError, RecursionError) as error:
         raise FileError(f"{path} does not hold a valid joint calibrator: {error}") from None
+
+
+def load_any(path: Path) -> Calibrator | JointCalibrator:
+    """The calibrator in a file, of one score or of several."""
+    try:
+        joint = msgspec.json.decode(path.read_bytes(), type=_Head).format == FORMAT
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        joint = False  # the reader below says what is wrong
+    return load_joint(path) if joint else load_calibrator(path)
 
 
 def _rebuild(body: _Body, path: Path) -> JointCalibrator:
