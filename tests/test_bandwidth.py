@@ -110,3 +110,10 @@ def test_narrow_bandwidths_warn():
     tally = es.tally(as_dict(rows), **NAMES, cells=16)
     with pytest.warns(es.EvenscoreWarning, match="more cells"):
         choose_bandwidth(tally, (0, 1), bandwidth=0.05)
+
+
+@pytest.mark.parametrize("weighting", ["user", "row"])
+def test_groups_compared_by_risk_share_the_geometric_mean_of_their_bandwidths(tally, weighting):
+    own = [risk_bandwidth(tally, group, weighting, 1, "gaussian") for group in tally.groups]
+    test = es.parity_test(tally, bandwidth="risk", weighting=weighting, method="sup", both=False, degree=1)
+    assert test.pairs[0].bandwidth == pytest.approx(np.exp(np.mean(np.log(own))))

@@ -16,6 +16,7 @@ import pytest
 
 import evenscore as es
 from evenscore import methods
+from evenscore.cli import noticed
 from evenscore.commands.audit import METHODS
 
 NCAA = Path(__file__).parent.parent / "examples" / "ncaa" / "ncaa_in_game.parquet"
@@ -163,6 +164,30 @@ def read_until(terminal, word):
         while word not in seen:
             seen += os.read(terminal, 1_000)
     return seen
+
+
+class Deaf:
+    """Interrupts itself where Python cannot raise."""
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(1000):
+            pass
+
+
+class Broken:
+    def __del__(self):
+        raise ValueError("of course")
+
+
+def test_an_interrupt_that_python_cannot_raise_is_remembered_without_a_traceback(monkeypatch):
+    said, interrupts = [], []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    with noticed(interrupts):
+        Deaf()
+        assert interrupts == [signal.SIGINT] and said == []
+        Broken()
+    assert [found.exc_type for found in said] == [ValueError] and sys.unraisablehook == said.append
 
 
 def test_an_interrupt_ends_with_130(folder, tmp_path):

@@ -293,3 +293,23 @@ def test_memory_is_bounded_for_real(tmp_path):
     subprocess.run([sys.executable, "-c", program, str(tmp_path / "rows.parquet"), str(output)], check=True, env=environment)
     assert_same(es.Tally.load(output), es.tally(table, **NAMES), exact=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.parquet", "rows.tally"]
+
+
+@pytest.mark.parametrize("source", ["parquet", "csv", "relation"])
+def test_the_plan_of_what_does_not_fit_says_what_was_surveyed_and_in_how_many_parts(source, tmp_path, small_memory):
+    frame = pd.DataFrame(as_dict(repeated_users(3000, seed=1)))
+    if source == "csv":
+        frame.to_csv(tmp_path / "rows.csv", index=False)
+    else:
+        in_files(frame, tmp_path)
+    data = duckdb.sql(f"SELECT * FROM '{tmp_path}/*.parquet'") if source == "relation" else tmp_path
+    plan = es.tally.explain(data, **NAMES)
+    assert plan.n_rows == len(frame) and plan.lattice == es.tally(data, **NAMES).lattice
+    assert any("parts" in step for step in plan.steps), plan.steps
+    assert f"{len(frame):,} rows" in str(plan)
+
+
+def test_the_plan_of_a_small_relation_is_to_fetch_it(tmp_path):
+    in_files(pd.DataFrame(as_dict(repeated_users(300, seed=1))), tmp_path)
+    plan = es.tally.explain(duckdb.sql(f"SELECT * FROM '{tmp_path}/*.parquet'"), **NAMES)
+    assert plan.steps == ("fetch the needed columns and count in memory",)

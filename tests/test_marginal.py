@@ -325,3 +325,26 @@ def test_answer_does_not_hang_on_the_threshold_lattice():
     with_cut, without = tally_of(rows, 0.5), es.tally(as_dict(rows), **NAMES)
     assert es.marginal_test(with_cut, threshold=0.5).to_dict() == es.marginal_test(without, threshold=0.5).to_dict()
     assert make_cut(without, 0.5, "above").first == 256
+
+
+def test_pairs_that_share_all_their_users_are_adjusted_as_one():
+    # Group c holds the rows and users of b once more, so that a-b and a-c are the same comparison: two tests, but one question.
+    rng = np.random.default_rng(4)
+    score, outcome = rng.random(6000), rng.random(6000)
+    first = np.arange(6000) < 3000
+    rows = {"s": score, "y": (outcome < score - 0.15 * first).astype(int), "g": np.where(first, "a", "b"), "u": np.arange(6000)}
+    again = {name: np.concatenate([column, column[~first]]) for name, column in rows.items()}
+    again["g"][6000:] = "c"
+    by_pair = {(pair.group_a, pair.group_b): pair for pair in es.marginal_test(tally_of_columns(again), threshold=0.5).pairs}
+    assert by_pair["a", "b"].p_value == by_pair["a", "c"].p_value < 0.2
+    for other in "bc":
+        assert by_pair["a", other].p_adjusted == pytest.approx(by_pair["a", other].p_value, rel=0.1)
+    assert by_pair["b", "c"].gap == 0 and by_pair["b", "c"].verdict == "inconclusive"
+    # The same rows by other users are two questions.
+    again["u"] = np.arange(9000)
+    apart = es.marginal_test(tally_of_columns(again), threshold=0.5).pairs[0]
+    assert apart.p_adjusted > 1.5 * apart.p_value
+
+
+def tally_of_columns(columns):
+    return es.tally(columns, **NAMES, cuts=[0.5])

@@ -15,7 +15,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without emoji is no reason to fail
     interrupts: list[int] = []
-    with _noticed(interrupts):
+    with noticed(interrupts):
         try:
             code = _run(words, interrupts)
             sys.stdout.flush()
@@ -74,22 +74,29 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 @contextlib.contextmanager
-def _noticed(interrupts: list[int]) -> Iterator[None]:
+def noticed(interrupts: list[int]) -> Iterator[None]:
     """Keep a record of Ctrl-C, which then does what it always does."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         interrupts.append(number)
         signal.default_int_handler(number, frame)
 
-    before = signal.getsignal(signal.SIGINT)
+    def complain(found: Any) -> None:
+        """Where Python cannot raise, as in a destructor, the record is enough: the next step looks at it."""
+        if not issubclass(found.exc_type, KeyboardInterrupt):
+            hook(found)
+
+    before, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
     if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
         yield
         return
     signal.signal(signal.SIGINT, handle)
+    sys.unraisablehook = complain
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+        sys.unraisablehook = hook
 
 
 def _run(words: list[str], interrupts: list[int]) -> int:

@@ -179,9 +179,10 @@ def _adjusted(
     n_draws = int(np.clip(MOST_DRAWN // len(left), FEWEST_DRAWS, DRAWS))
     noise = draw_normal(covariance, seeded(seed, 11), n_draws)
     variance = np.diag(covariance)
-    se = np.sqrt(variance[left] + variance[right] - 2 * covariance[left, right])
+    spread = variance[left] + variance[right] - 2 * covariance[left, right]
+    varied = judged & (spread > 0)  # groups of the same users may differ in nothing
     largest = np.zeros(n_draws)
-    for i, j, size in zip(left[judged], right[judged], se[judged], strict=True):
+    for i, j, size in zip(left[varied], right[varied], np.sqrt(spread[varied]), strict=True):
         np.maximum(largest, np.abs(noise[:, i] - noise[:, j]) / size, out=largest)
     adjusted = holm(p_values)
     adjusted[judged], complete = single_step(p_values[judged], 2 * special.ndtr(-largest), RESOLVED)
