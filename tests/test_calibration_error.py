@@ -12,6 +12,7 @@ from data import NAMES, as_dict, repeated_users
 from evenscore.calibration_error import METHODS
 from evenscore.calibration_error.intervals import size_of
 from evenscore.calibration_error.kernel import kernel_error
+from evenscore.calibration_error.measure import norm_of, slope_of
 from evenscore.calibration_error.people import people_of
 from evenscore.simulation import PoissonRows
 from oracle import Rows
@@ -321,3 +322,13 @@ def test_the_name_stays_a_function():
     import evenscore.calibration_error.binned  # noqa: F401
 
     assert callable(es.calibration_error)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "largest", "range"])
+def test_the_slope_of_a_norm_is_its_derivative(norm):
+    rng = np.random.default_rng(1)
+    weight, values = rng.dirichlet(np.ones(9)), rng.normal(size=9)
+    size, step = norm_of(norm, weight), 1e-6
+    numeric = [(size(values + step * unit) - size(values - step * unit)) / (2 * step) for unit in np.eye(9)]
+    np.testing.assert_allclose(slope_of(norm, weight, values), numeric, atol=1e-6)
+    assert not slope_of(norm, weight, np.zeros(9)).any()

@@ -146,3 +146,11 @@ def test_a_terminal_sees_progress(folder, tmp_path):
     os.close(slave)
     assert b"writing [" in os.read(master, 65536)
     os.close(master)
+
+
+def test_the_scale_of_a_reference_group_is_named_on_the_command_line(folder, tmp_path):
+    command = ["calibrate", folder / "people.parquet", *COLUMNS, "--out", tmp_path / "map.json"]
+    assert run(*command, "--reference", "b").returncode == 0
+    assert es.Calibrator.load(tmp_path / "map.json").reference == "b"
+    done = run(*command, "--reference", "z")
+    assert done.returncode == 2 and "--reference z: no group is called so; there are: a, b" in done.stderr

@@ -8,6 +8,7 @@ import oracle
 from data import NAMES, as_dict, repeated_users
 from evenscore import pairing
 from evenscore.coding import folds, hash_integers
+from evenscore.spanning import spanning_users
 from evenscore.tally import WEIGHTINGS
 
 EXACT = {"rtol": 1e-9, "atol": 1e-12}  # the order of additions differs, nothing else
@@ -202,3 +203,10 @@ def test_progress_reaches_the_end():
     es.tally(as_dict(rows), **NAMES, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (1000, 1000)
     assert seen == sorted(seen)
+
+
+def test_users_of_several_groups_are_found_among_few_codes_and_far_apart_ones():
+    few = [np.array([0, 2, 5]), np.array([1, 2, 3]), np.array([5, 4])]
+    assert spanning_users(few, 6).tolist() == [2, 5]
+    far = [codes * 10**12 for codes in few]
+    assert spanning_users(far, 6 * 10**12).tolist() == [2 * 10**12, 5 * 10**12]

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenscore as es
+from evenscore.axis import end_values_inside
 from evenscore.lattice import Lattice
 
 finite = st.floats(-1e6, 1e6, allow_nan=False)
@@ -115,3 +116,13 @@ def test_a_lattice_does_not_change():
         lattice.low = 5
     with pytest.raises(ValueError, match="read-only"):
         lattice.edges[0] = 5
+
+
+def test_scores_of_0_and_1_have_a_place_on_the_logit_axis():
+    middle = np.log([0.25 / 0.75, 1.0, 3.0])
+    step = np.log(3)
+    data = {"s": np.tile([0, 0.25, 0.5, 0.75, 1], 40), "y": np.tile([0, 1], 100), "g": np.repeat(["a", "b"], 100)}
+    lattice = es.tally(data, score="s", outcome="y", group="g", user=None, scale="logit").lattice
+    np.testing.assert_allclose(lattice.positions(np.full(5, np.nan)), [middle[0] - step, *middle, middle[-1] + step])
+    np.testing.assert_array_equal(end_values_inside(np.array([-np.inf, np.inf])), [-1, 1])
+    np.testing.assert_array_equal(end_values_inside(np.array([-np.inf, 0.3])), [-0.7, 0.3])

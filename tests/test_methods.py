@@ -12,7 +12,7 @@ import oracle
 from data import NAMES, as_dict, repeated_users
 from evenscore.comparison import compare_groups, compare_rest
 from evenscore.gaps import BAND_BORROWED, BORROWED, Null, comparison_grid, cumulative, estimate_gap, multiscale
-from evenscore.methods import AUTO, METHODS, detectable_gap, draw_statistics, gather, parts_of
+from evenscore.methods import AUTO, METHODS, _stacked, detectable_gap, draw_statistics, gather, parts_of
 from evenscore.parity import parity_family
 from test_parity import simple, tally_of
 
@@ -385,3 +385,30 @@ def test_two_candidates_of_a_race_are_one_user():
     score = np.array([point["score"] for point in found["race_id"].points])
     assert (se["race_id"] / se["candidate"])[(score > 0.2) & (score < 0.4)].min() > 1.15
     assert found["race_id"].p_value > 0.5 > 1e-20 > found[None].p_value
+
+
+def test_processes_side_by_side_keep_their_covariance_and_have_that_of_rows_between_them(case):
+    rows, tally, comparison, h, null = case
+    points, _ = comparison_grid(comparison, h)
+    processes = [
+        multiscale(comparison, null, points=points, bandwidth=h, degree=1, kernel="gaussian"),
+        cumulative(comparison, null, bandwidth=h),
+    ]
+    stacked = _stacked(processes, null)
+    n = len(processes[0].values)
+    for process, block in zip(processes, (stacked[:n, :n], stacked[n:, n:]), strict=True):
+        np.testing.assert_allclose(block, process.covariance, atol=1e-9 * np.abs(process.covariance).max())
+    fit = np.zeros(tally.lattice.n_cells)
+    fit[comparison.cells] = null.fit + tally.centre
+    everyone = np.unique(rows.user)
+    users = []
+    for process in processes:
+        total = 0
+        for group, matrix, sign in ((0, process.matrix_a, 1), (1, process.matrix_b, -1)):
+            mine = rows.only(group)
+            whole = np.zeros((len(matrix), tally.lattice.n_cells))
+            whole[:, comparison.cells] = matrix
+            total = total + influence(mine, whole, tally.lattice.cell(mine.score), fit, everyone, sign)
+        users.append(total)
+    between = users[0] @ users[1].T
+    np.testing.assert_allclose(stacked[:n, n:], between, rtol=1e-6, atol=1e-9 * np.abs(between).max())

@@ -9,6 +9,7 @@ import pytest
 import evenscore as es
 from browser import CHROMIUM, complaints, needs_chromium, open_page, requests, start, violations
 from data import NAMES, as_dict, repeated_users
+from evenscore.report.score_charts import MOST_GROUPS, _shown_curves
 
 EVIL = np.array(
     [
@@ -230,3 +231,15 @@ def test_chromium_is_here_where_tests_are_run_in_full():
 
     if os.environ.get("CI"):
         assert CHROMIUM is not None
+
+
+def test_of_many_groups_those_that_differ_most_are_drawn():
+    n_groups = 13
+    rows = repeated_users(300 * n_groups, seed=2, n_groups=n_groups, rows_per_user=3)
+    odd = rows.group == n_groups - 1
+    rows.outcome[odd] = np.random.default_rng(1).random(odd.sum()) < 0.9
+    labels = np.array([f"group {place}" for place in range(n_groups)])
+    audit = es.audit(es.tally(as_dict(rows) | {"g": labels[rows.group]}, **NAMES), compare="rest", repair=False)
+    shown = [curve.group for curve in _shown_curves(audit.subjects[0])]
+    assert len(shown) == MOST_GROUPS and "group 12" in shown
+    assert shown == [label for label in audit.subjects[0].curves.groups if label in shown]

@@ -96,3 +96,13 @@ def test_files_that_do_not_fit_say_so(tmp_path):
     with pytest.raises(es.OptionError, match="user-level rows need users"):
         write_by_user(paths[0], tmp_path / "out.parquet", **DEFAULTS | NAMES | {"user": None})
     assert not (tmp_path / "out.parquet").exists() and not list(tmp_path.glob(".*"))
+
+
+def test_a_group_without_any_outcome_is_counted_and_empty(tmp_path):
+    frame, paths = days(tmp_path)
+    frame.loc[frame["g"] == frame["g"].iloc[0], "y"] = None
+    for day, path in enumerate(paths):
+        pq.write_table(pa.Table.from_pandas(frame.iloc[day::3], preserve_index=False), path)
+    tally = merge_by_user(write(paths, tmp_path, nulls="unlabelled"), 10**9)
+    assert_same(tally, es.tally(frame, **NAMES, nulls="unlabelled", lattice=LATTICE), exact=False)
+    assert tally.n_users[frame["g"].iloc[0]] == 0
