@@ -9,7 +9,7 @@ import pytest
 import evenscore as es
 from browser import CHROMIUM, complaints, needs_chromium, open_page, requests, start, violations
 from data import NAMES, as_dict, repeated_users
-from evenscore.report.score_charts import MOST_GROUPS, _shown_curves
+from evenscore.report.score_charts import MOST_GROUPS, shown_curves
 
 EVIL = np.array(
     [
@@ -239,7 +239,10 @@ def test_of_many_groups_those_that_differ_most_are_drawn():
     odd = rows.group == n_groups - 1
     rows.outcome[odd] = np.random.default_rng(1).random(odd.sum()) < 0.9
     labels = np.array([f"group {place}" for place in range(n_groups)])
-    audit = es.audit(es.tally(as_dict(rows) | {"g": labels[rows.group]}, **NAMES), compare="rest", repair=False)
-    shown = [curve.group for curve in _shown_curves(audit.subjects[0])]
+    audit = es.audit(as_dict(rows) | {"g": labels[rows.group]}, **NAMES, compare="rest")
+    shown = [curve.group for curve in shown_curves(audit.subjects[0])]
     assert len(shown) == MOST_GROUPS and "group 12" in shown
     assert shown == [label for label in audit.subjects[0].curves.groups if label in shown]
+    for figure in ("before", "after"):
+        legend = audit.to_html().split(f'<figure id="{figure}">')[1].split("</ul>")[0]
+        assert [label for label in labels if f"{label}<" in legend] == sorted(shown, key=labels.tolist().index)

@@ -45,7 +45,7 @@ def short(label: Any) -> str:
 
 def curve_chart(subject: Subject, key: str) -> Chart:
     """The expected outcome along the score with bands, above the densities of the scores."""
-    shown = _shown_curves(subject)
+    shown = shown_curves(subject)
     left_out = len(subject.curves.curves) - len(shown)
     more = f" {left_out} more groups are in the JSON." if left_out else ""
     chart = outcome_chart(key, f"Expected outcome by {subject.score}", subject.score, subject.curves, shown, subject.tally.lattice)
@@ -97,7 +97,7 @@ def _axis_label(score: str, lattice: Lattice) -> str:
     return score if lattice.scale == "score" else f"{score} ({lattice.scale} scale)"
 
 
-def _shown_curves(subject: Subject) -> list[Curve]:
+def shown_curves(subject: Subject) -> list[Curve]:
     """The curves to draw: if there are many, of the groups whose pairs differ most."""
     curves = list(subject.curves.curves)
     if len(curves) <= MOST_GROUPS:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from evenscore.audit_result import Audit, Subject
 from evenscore.report.document import Chart, Document, Fact, Intervals, Part, Section, Sheet
 from evenscore.report.estimate_charts import error_chart, impact_chart, marginal_chart, threshold_chart
-from evenscore.report.score_charts import MOST_GROUPS, curve_chart, gap_charts, outcome_chart
+from evenscore.report.score_charts import curve_chart, gap_charts, outcome_chart, shown_curves
 from evenscore.report.sheets import sheet
 from evenscore.report.words import (
     calibration,
@@ -193,10 +193,11 @@ def _repair(subject: Subject, prefix: str) -> Section | None:
         return Section(f"{prefix}repair", "Suggested repair, unverified", (_capital(found.words) + ".",))
     test = found.verification
     charts = []
+    drawn = [curve.group for curve in shown_curves(subject)]
     for place, (curves, words) in enumerate(((found.curves_before, "before"), (found.curves_after, "after"))):
         score = subject.score if place == 0 else f"calibrated {subject.score}"
         title = f"{words.capitalize()} the repair: expected outcome by {score}"
-        shown = list(curves.curves)[:MOST_GROUPS]
+        shown = [curve for curve in curves.curves if curve.group in drawn]
         chart = outcome_chart(f"{prefix}{words}", title, score, curves, shown, curves.lattice)
         charts.append(replace(chart, caption=f"Users that the repair was not fitted on. {BAND}"))
     return Section(
