@@ -412,3 +412,15 @@ def test_processes_side_by_side_keep_their_covariance_and_have_that_of_rows_betw
         users.append(total)
     between = users[0] @ users[1].T
     np.testing.assert_allclose(stacked[:n, n:], between, rtol=1e-6, atol=1e-9 * np.abs(between).max())
+
+
+def test_where_a_gap_is_shown_is_said_of_pairs_with_a_verdict_only():
+    rows = repeated_users(300 * 13, seed=2, n_groups=13, rows_per_user=3)
+    odd = rows.group == 12
+    rows.outcome[odd] = np.random.default_rng(1).random(odd.sum()) < 0.9
+    test = es.parity_test(es.tally(as_dict(rows), **NAMES), compare="rest")
+    by_chance = [
+        pair for pair in test.pairs if pair.verdict == "inconclusive" and (pair.band_low > 0).any() | (pair.band_high < 0).any()
+    ]
+    assert by_chance and not any(pair.regions for pair in by_chance)
+    assert {region["group_a"] for region in test.regions} == {12}
