@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import evenscore as es
-from evenscore.methods import AUTO, METHODS
 from evenscore.parity import parity_family
+from evenscore.parity.methods import AUTO, METHODS
 from evenscore.simulation import Curve
 from evenscore.simulation.designs import ALTERNATIVES, DESIGNS
 from evenscore.simulation.study_result import share_error

@@ -19,7 +19,7 @@ import pytest
 import evenscore as es
 from compare import assert_same
 from data import NAMES, as_dict, repeated_users
-from evenscore.archive import DIGEST, MAGIC, PREFIX, VERSION, write_whole
+from evenscore.tally.archive import DIGEST, MAGIC, PREFIX, VERSION, write_whole
 
 SETTINGS = {
     "plain": {},
@@ -177,7 +177,7 @@ def test_a_folder_without_permission_is_left_as_it_was(tmp_path):
 
 def test_a_full_disk_leaves_nothing_behind(path):
     program = (
-        "import resource, sys, pathlib, evenscore.archive as archive\n"
+        "import resource, sys, pathlib\nfrom evenscore.tally import archive\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "try: archive.write_whole(pathlib.Path(sys.argv[1]), bytes(100_000))\n"
         "except archive.FileError as error: print(error)"

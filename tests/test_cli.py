@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 
 import evenscore as es
-from evenscore import methods
 from evenscore.cli import noticed
 from evenscore.commands.audit import METHODS
+from evenscore.parity import methods
 
 NCAA = Path(__file__).parent.parent / "examples" / "ncaa" / "ncaa_in_game.parquet"
 COLUMNS = ["--score", "s", "--outcome", "y", "--group", "g"]

@@ -6,9 +6,9 @@ import pytest
 import evenscore as es
 import oracle
 from data import NAMES, as_dict, repeated_users
-from evenscore import pairing
 from evenscore.coding import folds, hash_integers
-from evenscore.spanning import spanning_users
+from evenscore.counting import pairing
+from evenscore.counting.spanning import spanning_users
 from evenscore.tally import WEIGHTINGS
 
 EXACT = {"rtol": 1e-9, "atol": 1e-12}  # the order of additions differs, nothing else
@@ -189,7 +189,7 @@ def test_two_hundred_groups_stay_small():
 
 
 def test_too_many_cross_sums_is_an_error(monkeypatch):
-    from evenscore import spanning
+    from evenscore.counting import spanning
 
     monkeypatch.setattr(spanning, "MAX_CROSS_BYTES", 1000)
     rows = repeated_users(2000, seed=1, spanning=True)

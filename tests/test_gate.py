@@ -3,7 +3,7 @@ import math
 import pytest
 
 import evenscore as es
-from evenscore.gate import Gate, judge
+from evenscore.audit.gate import Gate, judge
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import evenscore as es
 import oracle
 from data import NAMES, as_dict, repeated_users
-from evenscore.cut import make_cut, outcomes_rise
+from evenscore.marginal.cut import make_cut, outcomes_rise
 from evenscore.simulation import Curve, PoissonRows
 
 # The cells' mean scores stand for the rows in them: within .05 standard errors at 8 cells a bandwidth, standard errors within 1 %.

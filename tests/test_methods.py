@@ -12,8 +12,8 @@ import oracle
 from data import NAMES, as_dict, repeated_users
 from evenscore.comparison import compare_groups, compare_rest
 from evenscore.gaps import BAND_BORROWED, BORROWED, Null, comparison_grid, cumulative, estimate_gap, multiscale
-from evenscore.methods import AUTO, METHODS, _stacked, detectable_gap, draw_statistics, gather, parts_of
 from evenscore.parity import parity_family
+from evenscore.parity.methods import AUTO, METHODS, _stacked, detectable_gap, draw_statistics, gather, parts_of
 from test_parity import simple, tally_of
 
 DRAWN = ["sup", "multiscale", "l2", "cumulative", "combined"]

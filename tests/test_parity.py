@@ -8,8 +8,8 @@ import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.comparison import compare_groups
 from evenscore.gaps import Null, estimate_gap
-from evenscore.methods import METHODS
 from evenscore.parity import parity_family
+from evenscore.parity.methods import METHODS
 
 DRAWN = ["sup", "multiscale", "l2", "cumulative", "combined"]
 

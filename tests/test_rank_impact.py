@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import evenscore as es
-from evenscore.rank_impact import _clustered, _unclustered
-from evenscore.ranks import places_of, starts_of
+from evenscore.impact.ranking import _clustered, _unclustered
+from evenscore.impact.ranks import places_of, starts_of
 from evenscore.simulation import PoissonRows, simulate_ranking
 
 EXACT = 1e-9

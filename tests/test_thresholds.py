@@ -6,7 +6,7 @@ import pytest
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.simulation import Bump, Curve
-from evenscore.threshold_solver import Ladder, solve
+from evenscore.thresholds.solver import Ladder, solve
 
 SIMULATED = {"score": "score", "outcome": "outcome", "group": "group", "user": "user"}
 BIASED = {"a": (0, 1), "b": (-0.8, 1)}

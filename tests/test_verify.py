@@ -6,7 +6,7 @@ import pytest
 import evenscore as es
 import oracle
 from data import NAMES, as_dict, repeated_users
-from evenscore.accuracy import accuracies
+from evenscore.calibration.accuracy import accuracies
 from evenscore.calibration.carrying import calibrated_tally, carried_pairs
 from evenscore.calibration.sketching import overlap, sketch_users
 from evenscore.coding import hash_integers

@@ -17,21 +17,23 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from evenscore.audit import audit
-    from evenscore.audit_comparison import AuditComparison, compare_audits
-    from evenscore.audit_result import Audit, GateError
+    from evenscore.audit.comparison import AuditComparison, compare_audits
+    from evenscore.audit.gate import Gate
+    from evenscore.audit.result import Audit, GateError
     from evenscore.calibration.calibrator import Calibrator
     from evenscore.calibration.fitting import calibrate
     from evenscore.calibration.inside import apply_calibrator
+    from evenscore.calibration.verify import Verification, verify
     from evenscore.calibration_error import CalibrationError, calibration_error
     from evenscore.curves import Curves, curves
     from evenscore.engines import tally
     from evenscore.errors import DataError, EvenscoreError, EvenscoreWarning, FileError, MergeError, OptionError
-    from evenscore.gate import Gate
     from evenscore.impact import classification_impact
-    from evenscore.impact_result import Impact
+    from evenscore.impact.ranking import rank_impact
+    from evenscore.impact.result import Impact
     from evenscore.lattice import Lattice
     from evenscore.marginal import marginal_test
-    from evenscore.marginal_result import MarginalTest
+    from evenscore.marginal.result import MarginalTest
     from evenscore.multiobjective.accuracy import BetterWeights, better_weights
     from evenscore.multiobjective.auditing import ObjectivesAudit, audit_objectives
     from evenscore.multiobjective.calibrator import JointCalibrator
@@ -40,22 +42,20 @@ if TYPE_CHECKING:
     from evenscore.multiobjective.sweep import WeightSweep, sweep_weights
     from evenscore.ordering import OrderingTest, ordering_test
     from evenscore.parity import parity_test
-    from evenscore.parity_result import ParityTest
+    from evenscore.parity.result import ParityTest
     from evenscore.planning import Plan, plan
-    from evenscore.rank_impact import rank_impact
     from evenscore.simulation import Simulation, simulate, simulate_objectives, simulate_ranking
     from evenscore.simulation.study import study
     from evenscore.simulation.study_result import Study
     from evenscore.tally import Tally
-    from evenscore.threshold_result import Thresholds
-    from evenscore.threshold_trial import ThresholdTrial
     from evenscore.thresholds import fair_thresholds
-    from evenscore.verify import Verification, verify
+    from evenscore.thresholds.result import Thresholds
+    from evenscore.thresholds.trial import ThresholdTrial
 
 # The public names and where they live; loaded when first used, so that `evenscore --help` need not wait for NumPy.
 _HOMES = {
-    "Audit": "evenscore.audit_result",
-    "AuditComparison": "evenscore.audit_comparison",
+    "Audit": "evenscore.audit.result",
+    "AuditComparison": "evenscore.audit.comparison",
     "BetterWeights": "evenscore.multiobjective.accuracy",
     "CalibrationError": "evenscore.calibration_error",
     "Calibrator": "evenscore.calibration.calibrator",
@@ -64,25 +64,25 @@ _HOMES = {
     "EvenscoreError": "evenscore.errors",
     "EvenscoreWarning": "evenscore.errors",
     "FileError": "evenscore.errors",
-    "Gate": "evenscore.gate",
-    "GateError": "evenscore.audit_result",
-    "Impact": "evenscore.impact_result",
+    "Gate": "evenscore.audit.gate",
+    "GateError": "evenscore.audit.result",
+    "Impact": "evenscore.impact.result",
     "JointCalibrator": "evenscore.multiobjective.calibrator",
     "Lattice": "evenscore.lattice",
     "LemmaTest": "evenscore.multiobjective.lemma",
-    "MarginalTest": "evenscore.marginal_result",
+    "MarginalTest": "evenscore.marginal.result",
     "MergeError": "evenscore.errors",
     "ObjectivesAudit": "evenscore.multiobjective.auditing",
     "OptionError": "evenscore.errors",
     "OrderingTest": "evenscore.ordering",
-    "ParityTest": "evenscore.parity_result",
+    "ParityTest": "evenscore.parity.result",
     "Plan": "evenscore.planning",
     "Simulation": "evenscore.simulation",
     "Study": "evenscore.simulation.study_result",
     "Tally": "evenscore.tally",
-    "ThresholdTrial": "evenscore.threshold_trial",
-    "Thresholds": "evenscore.threshold_result",
-    "Verification": "evenscore.verify",
+    "ThresholdTrial": "evenscore.thresholds.trial",
+    "Thresholds": "evenscore.thresholds.result",
+    "Verification": "evenscore.calibration.verify",
     "WeightSweep": "evenscore.multiobjective.sweep",
     "audit": "evenscore.audit",
     "audit_objectives": "evenscore.multiobjective.auditing",
@@ -92,7 +92,7 @@ _HOMES = {
     "calibrate_jointly": "evenscore.multiobjective.fitting",
     "calibration_error": "evenscore.calibration_error",
     "classification_impact": "evenscore.impact",
-    "compare_audits": "evenscore.audit_comparison",
+    "compare_audits": "evenscore.audit.comparison",
     "curves": "evenscore.curves",
     "fair_thresholds": "evenscore.thresholds",
     "joint_calibration_test": "evenscore.multiobjective.lemma",
@@ -100,14 +100,14 @@ _HOMES = {
     "ordering_test": "evenscore.ordering",
     "parity_test": "evenscore.parity",
     "plan": "evenscore.planning",
-    "rank_impact": "evenscore.rank_impact",
+    "rank_impact": "evenscore.impact.ranking",
     "simulate": "evenscore.simulation",
     "simulate_objectives": "evenscore.simulation",
     "simulate_ranking": "evenscore.simulation",
     "study": "evenscore.simulation.study",
     "sweep_weights": "evenscore.multiobjective.sweep",
     "tally": "evenscore.engines",
-    "verify": "evenscore.verify",
+    "verify": "evenscore.calibration.verify",
 }
 
 __all__ = [

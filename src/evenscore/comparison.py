@@ -12,9 +12,9 @@ from evenscore.bandwidth import FEW_CELLS, bandwidth_for
 from evenscore.curves import quantiles, smooth_at, unsmoothed
 from evenscore.kernels import Smoother, smoother
 from evenscore.lattice import Lattice
-from evenscore.pairs import PairMatrices
 from evenscore.tables import label_text
 from evenscore.tally import CellSums, Tally
+from evenscore.tally.pairs import PairMatrices
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -14,9 +14,9 @@ from evenscore.errors import OptionError, require_alpha
 from evenscore.inference import correlation, draw_normal, seeded, welch_t
 from evenscore.kernels import Smoother, indicator_smoother, smoother
 from evenscore.lattice import Lattice
-from evenscore.pairs import PairMatrices
 from evenscore.tables import Table, json_ready
 from evenscore.tally import CellSums, Tally, require_tally
+from evenscore.tally.pairs import PairMatrices
 
 Floats = NDArray[np.float64]
 

@@ -12,11 +12,11 @@ from evenscore.comparison import compare_groups
 from evenscore.errors import OptionError, require_alpha, require_gap, require_number, require_option
 from evenscore.gaps import Null, comparison_grid, estimate_gap, judgeable
 from evenscore.inference import seeded
-from evenscore.methods import AUTO, METHODS, POWER, detectable_gap, draw_statistics, gather, parts_of
-from evenscore.pairs import PairSums
+from evenscore.parity.methods import AUTO, METHODS, POWER, detectable_gap, draw_statistics, gather, parts_of
 from evenscore.simulation import simulate
 from evenscore.tables import Table, json_ready, label_text, number_text
 from evenscore.tally import Tally, require_groups, require_tally
+from evenscore.tally.pairs import PairSums
 
 DRAWS = 4000
 MODEL_USERS = 4000  # users of the simulated stand-in when there is no tally; its sums are scaled afterwards

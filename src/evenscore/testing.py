@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from evenscore.audit.gate import Gate, judge
 from evenscore.engines import tally as make_tally
 from evenscore.errors import EvenscoreError, OptionError, listing
-from evenscore.gate import Gate, judge
 from evenscore.parity import parity_test
-from evenscore.parity_result import ParityTest
+from evenscore.parity.result import ParityTest
 from evenscore.tally import Tally
 
 TEST_OPTIONS = ("method", "alpha", "compare", "reference", "weighting", "degree", "kernel", "bandwidth", "grid", "seed")

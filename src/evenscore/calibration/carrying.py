@@ -13,8 +13,8 @@ from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.maps import GroupMap, mean_scores
 from evenscore.errors import DataError, listing, require_option
 from evenscore.lattice import MAX_CELLS, Lattice
-from evenscore.pairs import WW, WY, YW, YY, PairSums
 from evenscore.tally import VECTORS, GroupTally, Tally
+from evenscore.tally.pairs import WW, WY, YW, YY, PairSums
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

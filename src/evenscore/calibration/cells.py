@@ -14,8 +14,8 @@ from evenscore.calibration.maps import GroupMap, covariance_factor, mean_scores
 from evenscore.comparison import Whole
 from evenscore.curves import effective_users, residual_covariance, small_sample
 from evenscore.lattice import Lattice
-from evenscore.pairs import PairMatrices
 from evenscore.tally import CellSums, FoldSums, Tally
+from evenscore.tally.pairs import PairMatrices
 
 Floats = NDArray[np.float64]
 

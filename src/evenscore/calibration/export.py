@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenscore.archive import write_whole
 from evenscore.calibration.maps import GroupMap, Segment
 from evenscore.columns import shortened
 from evenscore.engines.files import quoted as quoted
 from evenscore.engines.files import sql_text
 from evenscore.errors import EvenscoreError, OptionError, require_option
+from evenscore.tally.archive import write_whole
 
 if TYPE_CHECKING:
     from evenscore.calibration.calibrator import Calibrator

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.archive import pack_label
 from evenscore.calibration.binning import Binning
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.cells import Cells, as_map, group_cells, pooled_cells
@@ -25,6 +24,7 @@ from evenscore.calibration.stacking import Auto, Method
 from evenscore.errors import DataError, EvenscoreWarning, OptionError, require_flag, require_option
 from evenscore.tables import label_text
 from evenscore.tally import WEIGHTINGS, Tally, require_tally
+from evenscore.tally.archive import pack_label
 
 METHODS = ("kernel", "isotonic", "platt", "binning", "auto")
 FEWEST_USERS = 10  # a group with fewer gets the map of everybody

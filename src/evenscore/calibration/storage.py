@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore import __version__
-from evenscore.archive import pack_label, unpack_label, write_whole
 from evenscore.calibration.calibrator import Calibrator, UserSketch
 from evenscore.calibration.maps import GroupMap
 from evenscore.columns import LARGEST
 from evenscore.errors import EvenscoreError, FileError
 from evenscore.lattice import Lattice
 from evenscore.observations import MAX_GROUPS, Columns
+from evenscore.tally.archive import pack_label, unpack_label, write_whole
 
 FORMAT = "evenscore calibrator"
 VERSION = 1

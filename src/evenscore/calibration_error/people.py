@@ -13,8 +13,8 @@ from evenscore.comparison import Whole
 from evenscore.curves import unsmoothed
 from evenscore.errors import DataError
 from evenscore.lattice import Lattice
-from evenscore.pairs import PairMatrices
 from evenscore.tally import CellSums, Tally
+from evenscore.tally.pairs import PairMatrices
 
 Floats = NDArray[np.float64]
 

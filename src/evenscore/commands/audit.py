@@ -22,7 +22,7 @@ from evenscore.commands.objectives import audit_pairs, blend_options
 from evenscore.commands.settings import merge_settings
 
 if TYPE_CHECKING:
-    from evenscore.audit_result import Audit
+    from evenscore.audit.result import Audit
 
 METHODS = ("auto", "sup", "multiscale", "l2", "cumulative", "combined", "bonferroni", "holm", "bh")
 
@@ -100,9 +100,9 @@ def audit(context: click.Context, /, data: tuple[str, ...], quiet: bool, **optio
 
 
 def _audit(context: click.Context, data: tuple[str, ...], options: dict[str, Any], quiet: bool) -> Audit:
-    from evenscore.archive import is_tally_file
     from evenscore.audit import UNSAID
     from evenscore.audit import audit as run_audit
+    from evenscore.tally.archive import is_tally_file
 
     attributes = [_parts(each) for each in options.pop("attributes")]
     scores, groups, user = (options.pop(name) for name in ("scores", "groups", "user"))
@@ -175,7 +175,7 @@ def _write(path: str, text: str) -> None:
     if path == "-":
         sys.stdout.buffer.write(encoded)
         return
-    from evenscore.archive import write_whole
+    from evenscore.tally.archive import write_whole
 
     write_whole(Path(path), encoded)
 

@@ -89,8 +89,8 @@ def _verified(context: click.Context, data: tuple[str, ...], options: dict[str, 
         raise click.UsageError("--verify needs users that were not fitted on: give --split 1/2 with it", context)
     stop_if_interrupted(context)
     show("verifying", quiet)
+    from evenscore.calibration.verify import verify
     from evenscore.splits import Split
-    from evenscore.verify import verify
 
     rest = options | {"split": str(Split.parse(options["split"]).rest())}
     return verify(calibrator, read_tally(context, data, rest, [], quiet), tolerance=options["tolerance"])

@@ -82,7 +82,7 @@ def read_tally(
     cuts: tuple[float, ...] = (),
 ) -> Tally:
     """The tally of the data, with edges at the cuts, or the saved one."""
-    from evenscore.archive import is_tally_file, load_tally
+    from evenscore.tally.archive import is_tally_file, load_tally
 
     if len(data) == 1 and is_tally_file(Path(data[0])):
         require_no_columns(context, data)
@@ -185,7 +185,7 @@ def write_json(path: str, document: dict[str, Any]) -> None:
     if path == "-":
         sys.stdout.buffer.write(encoded)
         return
-    from evenscore.archive import write_whole
+    from evenscore.tally.archive import write_whole
 
     write_whole(Path(path), encoded)
 

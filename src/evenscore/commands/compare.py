@@ -21,7 +21,7 @@ def compare(before: str, after: str, fail_on: str, json_path: str | None, quiet:
 
     Ends with 1 when the second shows a disparity that the first did not.
     """
-    from evenscore.audit_comparison import compare_audits
+    from evenscore.audit.comparison import compare_audits
 
     found = compare_audits(before, after)
     if json_path is not None:

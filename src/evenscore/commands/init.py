@@ -23,9 +23,9 @@ def init(data: str | None, tolerance: float, output: str, force: bool, **columns
     \b
     evenscore init forecasts.parquet --score score --outcome outcome --group bracket --user game_id
     """
-    from evenscore.archive import write_whole
     from evenscore.configuration import template
     from evenscore.errors import FileError, require_gap
+    from evenscore.tally.archive import write_whole
 
     require_gap("tolerance", tolerance)
     path = Path(output)

@@ -56,8 +56,8 @@ def merge(context: click.Context, /, files: tuple[str, ...], json_path: str | No
 
 def _added(paths: list[Path], quiet: bool) -> Any:
     """The sum of saved tallies, two at a time in memory; an error names the file that does not fit."""
-    from evenscore.archive import load_tally
     from evenscore.errors import MergeError
+    from evenscore.tally.archive import load_tally
 
     total = load_tally(paths[0])
     for number, path in enumerate(paths[1:], start=2):

@@ -81,10 +81,10 @@ def reference_lattice(reference: str | None, cells: int, cuts: tuple[float, ...]
     """The lattice that --lattice names."""
     if reference is None:
         return None
-    from evenscore.archive import is_tally_file, load_tally
     from evenscore.engines.by_user import is_by_user, open_by_user
     from evenscore.errors import OptionError
     from evenscore.lattice import Lattice
+    from evenscore.tally.archive import is_tally_file, load_tally
 
     path = Path(reference)
     if path.is_file():

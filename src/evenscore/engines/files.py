@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from evenscore.archive import is_tally_file
 from evenscore.columns import Column, shortened
 from evenscore.engines.memory import tally_frame
 from evenscore.engines.scan import MEMORY_LIMIT, fits, tally_source
@@ -23,6 +22,7 @@ from evenscore.engines.spill import bytes_of, temporary_place
 from evenscore.engines.sql import NUMERIC_ROLES, ROLES
 from evenscore.errors import DataError, FileError, OptionError, listing
 from evenscore.tally import Tally
+from evenscore.tally.archive import is_tally_file
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 AS_THEY_ARE = ("VARCHAR", "BOOLEAN", "BLOB", "DATE", "TIMESTAMP", "FLOAT", "DOUBLE", *INTEGERS)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from evenscore.coding import FOLDS
 from evenscore.engines.parts import Recipe, limit_cross
-from evenscore.pairs import PairSums
 from evenscore.tally import SKETCH, VECTORS, GroupTally, Tally
+from evenscore.tally.pairs import PairSums
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

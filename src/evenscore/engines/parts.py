@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from evenscore.coding import Users, hashed_users, independent_users, integer_users
 from evenscore.counting import count
+from evenscore.counting.spanning import MAX_CROSS_BYTES
 from evenscore.engines.survey import Survey
 from evenscore.errors import DataError
 from evenscore.lattice import Lattice
 from evenscore.observations import Columns, Observations, held_rows
-from evenscore.spanning import MAX_CROSS_BYTES
 from evenscore.splits import Split
 from evenscore.tally import GroupTally, Tally
 

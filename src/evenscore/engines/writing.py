@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.archive import umask
 from evenscore.engines.files import Paths, Source, complaint, find_files, group_columns, open_files, quoted, sql_text
 from evenscore.errors import DataError, FileError, OptionError, listing
+from evenscore.tally.archive import umask
 
 PARQUET = "FORMAT parquet"
 FORMATS = {".parquet": PARQUET, ".pq": PARQUET, ".csv": "FORMAT csv, HEADER", ".tsv": "FORMAT csv, HEADER, DELIMITER '\t'"}

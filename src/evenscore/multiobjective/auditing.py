@@ -17,7 +17,7 @@ from evenscore.multiobjective.sweep import adjusted_verdict
 from evenscore.multiobjective.versions import COMPOSITE, composite_target, single_targets, tally_of, versions_of
 from evenscore.multiplicity import holm
 from evenscore.parity import parity_test
-from evenscore.parity_result import ParityTest
+from evenscore.parity.result import ParityTest
 from evenscore.tables import Table, as_frame, json_ready, number_text, p_text
 from evenscore.verdict import DISPARITY, combine
 

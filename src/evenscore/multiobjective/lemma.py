@@ -13,12 +13,12 @@ from evenscore.axis import backward
 from evenscore.errors import require_alpha
 from evenscore.gaps import MIN_EFFECTIVE
 from evenscore.inference import DRAWS, correlation, quadratic_tail, seeded, sup_tail, welch_z
-from evenscore.methods import PARTS, Evidence, Part, draw_statistics, p_value
 from evenscore.multiobjective.axes import Axis, make_axes
 from evenscore.multiobjective.kernel import rule_of_thumb
 from evenscore.multiobjective.rows import JointRows, observe_jointly
 from evenscore.multiobjective.versions import row_weights, versions_of
 from evenscore.multiplicity import holm
+from evenscore.parity.methods import PARTS, Evidence, Part, draw_statistics, p_value
 from evenscore.tables import Table, json_ready, label_text, number_text, p_text
 from evenscore.verdict import DISPARITY, INCONCLUSIVE, combine
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.archive import pack_label
 from evenscore.coding import CHUNK, Codes, Users, code_type, independent_users
 from evenscore.columns import Column, Mask, common_length, find_column, nulls_in, numbers_in, open_table
 from evenscore.engines import collect
 from evenscore.errors import DataError, OptionError, listing, require_option, shortened
 from evenscore.observations import NULLS, group_columns, groups_of, is_binary, users_of, weights_of
 from evenscore.splits import Split
+from evenscore.tally.archive import pack_label
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore import __version__
-from evenscore.archive import pack_label, unpack_label, write_whole
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.storage import as_document as single_document
 from evenscore.calibration.storage import decode_calibrator, load_calibrator
@@ -25,6 +24,7 @@ from evenscore.multiobjective.maps import GroupMaps, ObjectiveMap
 from evenscore.multiobjective.regression import Regression
 from evenscore.multiobjective.rows import JointColumns
 from evenscore.observations import MAX_GROUPS
+from evenscore.tally.archive import pack_label, unpack_label, write_whole
 
 Floats = NDArray[np.float64]
 

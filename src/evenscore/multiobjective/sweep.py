@@ -17,7 +17,7 @@ from evenscore.multiobjective.rows import JointRows, observe_jointly
 from evenscore.multiobjective.versions import composite_target, tally_of, versions_of
 from evenscore.multiplicity import holm
 from evenscore.parity import parity_test
-from evenscore.parity_result import ParityTest
+from evenscore.parity.result import ParityTest
 from evenscore.tables import Table, json_ready, p_text
 from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.audit_comparison import AuditComparison
-from evenscore.audit_result import Audit
+from evenscore.audit.comparison import AuditComparison
+from evenscore.audit.result import Audit
 from evenscore.curves import unsmoothed
 from evenscore.errors import EvenscoreError
 from evenscore.ordering import OrderingTest

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from evenscore.calibration_error.result import CalibrationError
-from evenscore.impact_result import Impact
-from evenscore.marginal_result import MarginalTest
+from evenscore.impact.result import Impact
+from evenscore.marginal.result import MarginalTest
 from evenscore.report.document import Estimate, Intervals, Rule
 from evenscore.report.score_charts import short
 from evenscore.report.sheets import sheet
-from evenscore.threshold_result import Thresholds
+from evenscore.thresholds.result import Thresholds
 
 MOST_LINES = 30
 

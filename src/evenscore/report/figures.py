@@ -6,7 +6,7 @@ from typing import Any
 
 from evenscore.curves import Curves
 from evenscore.errors import EvenscoreError
-from evenscore.parity_result import ParityTest
+from evenscore.parity.result import ParityTest
 from evenscore.report.display import displayed
 from evenscore.tables import label_text, p_text
 

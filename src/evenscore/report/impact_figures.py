@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evenscore.calibration_error.result import CalibrationError
-from evenscore.impact_result import CLASSIFICATION, Impact
+from evenscore.impact.result import CLASSIFICATION, Impact
 from evenscore.report.display import displayed
 from evenscore.report.figures import COLOURS, STYLES, axes, plain
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.audit_result import Subject
+from evenscore.audit.result import Subject
 from evenscore.curves import FEW_VALUES, Curve, Curves, unsmoothed
 from evenscore.lattice import Lattice
-from evenscore.parity_result import PairTest
+from evenscore.parity.result import PairTest
 from evenscore.report.axes import score_ticks
 from evenscore.report.document import Chart, Panel, Rule, Series, Sheet, Values
 from evenscore.tables import label_text, number_text, p_text, printable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from evenscore.audit_result import Audit, Subject
+from evenscore.audit.result import Audit, Subject
 from evenscore.report.words import headline, largest_pair, limits, sides, subject_sentences
 from evenscore.tables import number_text, p_text, printable, text_table
 from evenscore.verdict import DISPARITY

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.archive import write_whole
 from evenscore.errors import require_option
-from evenscore.marginal_result import MarginalTest
+from evenscore.marginal.result import MarginalTest
 from evenscore.report.display import displayed
 from evenscore.report.figures import COLOURS, STYLES, axes, plain
 from evenscore.tables import number_text, p_text
-from evenscore.threshold_result import Thresholds
+from evenscore.tally.archive import write_whole
+from evenscore.thresholds.result import Thresholds
 
 KINDS = ("png", "svg", "pdf")
 AROUND = 0.35  # of the scores, on either side of all cuts

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from evenscore.marginal_result import MarginalTest
+from evenscore.marginal.result import MarginalTest
 from evenscore.report.text import _wrapped
 from evenscore.tables import p_text, printable, text_table
 from evenscore.tally import Tally
-from evenscore.threshold_result import Thresholds
+from evenscore.thresholds.result import Thresholds
 from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY
 
 WORDS = {

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenscore.audit_result import Audit, Subject
-from evenscore.parity_result import PairTest, ParityTest, Region
+from evenscore.audit.result import Audit, Subject
+from evenscore.parity.result import PairTest, ParityTest, Region
 from evenscore.tables import label_text, number_text, p_text
 from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from evenscore import __version__
-from evenscore.archive import write_whole
 from evenscore.errors import FileError, require_count
 from evenscore.reproduction.bias import METHODS, Bias, biases, calibration_errors, truths
 from evenscore.reproduction.document import to_html, to_markdown
@@ -24,6 +23,7 @@ from evenscore.simulation import Simulation, Workers
 from evenscore.simulation.study import study
 from evenscore.simulation.study_result import Study
 from evenscore.tables import Table, json_ready
+from evenscore.tally.archive import write_whole
 
 Progress = Callable[[int, int], object]
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from evenscore.curves import Curves, curves
 from evenscore.engines import tally as tally_of
-from evenscore.methods import AUTO
 from evenscore.parity import parity_family, parity_test
-from evenscore.parity_result import PairTest, ParityTest
+from evenscore.parity.methods import AUTO
+from evenscore.parity.result import PairTest, ParityTest
 from evenscore.reproduction.settings import FLIP_BANDWIDTH, FLIP_USERS, ONE, TWO, flip_grid, flip_simulation
 from evenscore.tables import p_text
 from evenscore.tally import Tally

@@ -11,8 +11,8 @@ import numpy as np
 
 from evenscore.engines import tally as tally_of
 from evenscore.errors import OptionError, listing
-from evenscore.methods import AUTO, METHODS
 from evenscore.parity import parity_family, parity_test
+from evenscore.parity.methods import AUTO, METHODS
 from evenscore.simulation.specification import Simulation
 from evenscore.simulation.truth import Truth
 from evenscore.tally import Tally

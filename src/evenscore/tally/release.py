@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from evenscore.errors import DataError, OptionError, listing
 from evenscore.lattice import Lattice
-from evenscore.pairs import PairSums
 from evenscore.tally import VECTORS, GroupTally, Tally
+from evenscore.tally.pairs import PairSums
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

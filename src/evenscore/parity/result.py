@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evenscore.gaps import MIN_EFFECTIVE
 from evenscore.inference import DRAWS, RESOLVED
-from evenscore.methods import POWER
+from evenscore.parity.methods import POWER
 from evenscore.tables import Table, json_ready, label_text, p_text
 from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine
 

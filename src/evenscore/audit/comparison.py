@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenscore.audit_result import SCHEMA, SCHEMA_VERSION, Audit
+from evenscore.audit.result import SCHEMA, SCHEMA_VERSION, Audit
 from evenscore.errors import FileError, OptionError, shortened
 from evenscore.tables import Table, json_ready, label_text
 from evenscore.verdict import DISPARITY

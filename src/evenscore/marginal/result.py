@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.parity_result import Formulation, differing, not_shown
+from evenscore.parity.result import Formulation, differing, not_shown
 from evenscore.tables import Table, html_table, json_ready, label_text, p_text, printable, text_table
 from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.boundary import edge_bandwidth, side_sums
 from evenscore.calibration.cells import Cells, Fit, bounded, group_cells
 from evenscore.calibration.kernel import Kernel
 from evenscore.calibration.maps import knot_weights
 from evenscore.curves import effective_users, residual_covariance, small_sample
-from evenscore.cut import Cut
 from evenscore.inference import draw_normal
 from evenscore.kernels import smoother
+from evenscore.marginal.boundary import edge_bandwidth, side_sums
+from evenscore.marginal.cut import Cut
 from evenscore.tally import Tally
-from evenscore.threshold_solver import Ladder
+from evenscore.thresholds.solver import Ladder
 
 Floats = NDArray[np.float64]
 

@@ -26,9 +26,9 @@ from evenscore.columns import shortened
 from evenscore.errors import EvenscoreError, FileError
 from evenscore.lattice import MAX_CELLS, Lattice
 from evenscore.observations import MAX_GROUPS, Columns, label_key
-from evenscore.pairs import PairSums
 from evenscore.splits import Split
 from evenscore.tally import SKETCH, VECTORS, GroupTally, Tally
+from evenscore.tally.pairs import PairSums
 
 MAGIC = b"evenscore tally\n"
 VERSION = 1

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from evenscore.errors import MergeError, listing
 from evenscore.lattice import Lattice
 from evenscore.observations import MAX_GROUPS, Columns, label_key
-from evenscore.pairs import PairSums
 from evenscore.tally import SKETCH, GroupTally, Tally
+from evenscore.tally.pairs import PairSums
 
 Floats = NDArray[np.float64]
 

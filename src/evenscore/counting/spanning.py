@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.coding import Users
+from evenscore.counting.pairing import Segments, cross_sums, lengths_from
 from evenscore.errors import DataError
 from evenscore.lattice import Lattice
 from evenscore.observations import Observations
-from evenscore.pairing import Segments, cross_sums, lengths_from
-from evenscore.pairs import PairSums
+from evenscore.tally.pairs import PairSums
 
 Ints = NDArray[np.int64]
 

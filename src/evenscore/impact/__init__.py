@@ -20,7 +20,7 @@ from evenscore.calibration.maps import GroupMap
 from evenscore.calibration_error.people import cell_limits, require_outcome_scale
 from evenscore.columns import number_array
 from evenscore.errors import DataError, OptionError, require_alpha, require_flag, require_option, shortened
-from evenscore.impact_result import CLASSIFICATION, Impact
+from evenscore.impact.result import CLASSIFICATION, Impact
 from evenscore.inference import draw_normal, seeded
 from evenscore.tally import Tally, require_tally
 

@@ -17,8 +17,8 @@ from evenscore.coding import FOLDS
 from evenscore.errors import DataError, OptionError, listing, require_option, shortened
 from evenscore.lattice import Lattice
 from evenscore.observations import Columns
-from evenscore.pairs import PairMatrices, PairSums
 from evenscore.tables import Table
+from evenscore.tally.pairs import PairMatrices, PairSums
 
 Floats = NDArray[np.float64]
 
@@ -219,7 +219,7 @@ class Tally(Table):
     def __add__(self, other: Tally) -> Tally:
         if not isinstance(other, Tally):
             return NotImplemented
-        from evenscore.merging import add
+        from evenscore.tally.merging import add
 
         return add(self, other)
 
@@ -233,20 +233,20 @@ class Tally(Table):
         outcome are gone; the result says how many cells are left. It protects against reading single people off the sums, not
         against comparing releases of nearly the same data.
         """
-        from evenscore.release import release
+        from evenscore.tally.release import release
 
         return release(self, min_users)
 
     def save(self, path: str | Path) -> None:
         """Write the tally to one file, whole or not at all."""
-        from evenscore.archive import save_tally
+        from evenscore.tally.archive import save_tally
 
         save_tally(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Tally:
         """Read a tally that ``save`` wrote."""
-        from evenscore.archive import load_tally
+        from evenscore.tally.archive import load_tally
 
         return load_tally(Path(path))
 

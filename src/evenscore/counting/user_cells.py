@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.coding import FOLDS, Users, folds
+from evenscore.counting.pairing import Segments, cross_sums, lengths_from, pair_sums
+from evenscore.counting.spanning import segment_pairs
 from evenscore.lattice import Lattice
 from evenscore.observations import Observations
-from evenscore.pairing import Segments, cross_sums, lengths_from, pair_sums
-from evenscore.pairs import PairSums
-from evenscore.spanning import segment_pairs
 from evenscore.tally import SKETCH, GroupTally, Tally
+from evenscore.tally.pairs import PairSums
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.comparison import Comparison, Side, full
-from evenscore.parity_result import PairTest, Region
+from evenscore.parity.result import PairTest, Region
 
 Floats = NDArray[np.float64]
 

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.boundary import Edge, shared_covariance
 from evenscore.gaps import ROUNDING, welch_df
 from evenscore.inference import DRAWS, RESOLVED, draw_normal, seeded, welch_t, welch_z
-from evenscore.joint import FEWEST_DRAWS, MOST_DRAWN
-from evenscore.marginal_result import MarginalPair, why
-from evenscore.methods import POWER
+from evenscore.marginal.boundary import Edge, shared_covariance
+from evenscore.marginal.result import MarginalPair, why
 from evenscore.multiplicity import holm, single_step
-from evenscore.pairs import PairMatrices
+from evenscore.parity.joint import FEWEST_DRAWS, MOST_DRAWN
+from evenscore.parity.methods import POWER
 from evenscore.tables import label_text
+from evenscore.tally.pairs import PairMatrices
 from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY
 
 Floats = NDArray[np.float64]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.accuracy import Accuracy, accuracies
+from evenscore.calibration.accuracy import Accuracy, accuracies
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.carrying import calibrated_tally
 from evenscore.calibration.fitting import fingerprint
@@ -16,7 +16,7 @@ from evenscore.engines import tally as make_tally
 from evenscore.errors import DataError, OptionError
 from evenscore.ordering import OrderingTest, ordering_test
 from evenscore.parity import parity_test
-from evenscore.parity_result import PairTest, ParityTest
+from evenscore.parity.result import PairTest, ParityTest
 from evenscore.splits import Split
 from evenscore.tables import Table, json_ready, p_text, text_table
 from evenscore.tally import Tally

@@ -9,12 +9,12 @@ from typing import Any
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.carrying import calibrated_tally
 from evenscore.calibration.fitting import calibrate
+from evenscore.calibration.verify import Verification, verify
 from evenscore.curves import Curves, curves
 from evenscore.errors import EvenscoreError
 from evenscore.tables import p_text
 from evenscore.tally import Tally
 from evenscore.verdict import DISPARITY, PARITY
-from evenscore.verify import Verification, verify
 
 FITTED, TESTED = "1/2", "2/2"  # the users that the repair is fitted and tested on
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenscore.archive import is_tally_file
-from evenscore.audit_result import Audit, Subject
+from evenscore.audit.gate import Gate
+from evenscore.audit.provenance import Source, file_sources, record
+from evenscore.audit.repair import Repair, find_repair
+from evenscore.audit.result import Audit, Subject
 from evenscore.calibration_error import calibration_error
 from evenscore.curves import curves
 from evenscore.engines import tally as make_tally
@@ -29,16 +31,14 @@ from evenscore.errors import (
     require_text,
     shortened,
 )
-from evenscore.gate import Gate
 from evenscore.impact import classification_impact
 from evenscore.lattice import MAX_CELLS, Lattice
 from evenscore.marginal import marginal_test
 from evenscore.ordering import ordering_test
 from evenscore.parity import parity_test
-from evenscore.provenance import Source, file_sources, record
-from evenscore.repair import Repair, find_repair
 from evenscore.tables import label_text
 from evenscore.tally import Tally
+from evenscore.tally.archive import is_tally_file
 from evenscore.thresholds import fair_thresholds
 from evenscore.verdict import DISPARITY, combine
 

@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from evenscore.audit.gate import Gate, GateResult, judge
+from evenscore.audit.provenance import Provenance
+from evenscore.audit.repair import Repair
 from evenscore.calibration.fitting import fingerprint
 from evenscore.calibration_error.result import CalibrationError
 from evenscore.curves import Curves
 from evenscore.errors import EvenscoreError, OptionError
-from evenscore.gate import Gate, GateResult, judge
-from evenscore.impact_result import Impact
-from evenscore.marginal_result import MarginalTest
+from evenscore.impact.result import Impact
+from evenscore.marginal.result import MarginalTest
 from evenscore.ordering import OrderingTest
-from evenscore.parity_result import ParityTest
-from evenscore.provenance import Provenance
-from evenscore.repair import Repair
+from evenscore.parity.result import ParityTest
 from evenscore.tables import Table, json_ready, label_text
 from evenscore.tally import Tally
-from evenscore.threshold_result import Thresholds
+from evenscore.thresholds.result import Thresholds
 from evenscore.verdict import combine
 
 SCHEMA = "evenscore-audit"
@@ -334,6 +334,6 @@ class Audit(Table):
 def _write(path: str | Path | None, text: str) -> None:
     if path is None:
         return
-    from evenscore.archive import write_whole
+    from evenscore.tally.archive import write_whole
 
     write_whole(Path(path), text.encode("utf-8", "backslashreplace"))

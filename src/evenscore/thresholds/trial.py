@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from evenscore.calibration.matching import match_groups, read_scores, refuse_unknown
 from evenscore.coding import FOLDS, hash_ids
-from evenscore.cut import POSITIVE
 from evenscore.errors import (
     DataError,
     OptionError,
@@ -29,11 +28,12 @@ from evenscore.errors import (
     shortened,
 )
 from evenscore.marginal import marginal_test
+from evenscore.marginal.cut import POSITIVE
 from evenscore.tables import Table, json_ready, label_text, number_text, p_text
 from evenscore.tally import WEIGHTINGS, Tally, require_tally
-from evenscore.threshold_record import Round, Settings, Step, load_trial, save_trial
-from evenscore.threshold_result import STRATEGIES, GroupThreshold
 from evenscore.thresholds import fair_thresholds
+from evenscore.thresholds.record import Round, Settings, Step, load_trial, save_trial
+from evenscore.thresholds.result import STRATEGIES, GroupThreshold
 from evenscore.verdict import PARITY
 
 RESOLUTION = 1 << 20

@@ -11,8 +11,8 @@ from evenscore.bandwidth import choose_bandwidth
 from evenscore.comparison import REST, Comparison
 from evenscore.curves import smooth_at
 from evenscore.inference import DRAWS, RESOLVED, draw_normal, seeded
-from evenscore.methods import Evidence
 from evenscore.multiplicity import draw_ranks, holm, single_step
+from evenscore.parity.methods import Evidence
 from evenscore.tally import Tally
 
 Floats = NDArray[np.float64]

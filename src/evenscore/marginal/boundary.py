@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from evenscore.bandwidth import bandwidth_for
 from evenscore.curves import small_sample, unsmoothed
-from evenscore.cut import Cut
 from evenscore.kernels import Smoother, indicator_smoother, kernel_named, smoother
-from evenscore.pairs import PairMatrices
+from evenscore.marginal.cut import Cut
 from evenscore.tally import CellSums, Tally
+from evenscore.tally.pairs import PairMatrices
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

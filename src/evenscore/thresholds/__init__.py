@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.calibration.kernel import Kernel
-from evenscore.cut import Cut, cut_words, make_cuts, outcomes_rise
 from evenscore.errors import DataError, OptionError, is_finite, require_alpha, require_option, shortened
 from evenscore.inference import seeded
+from evenscore.marginal.cut import Cut, cut_words, make_cuts, outcomes_rise
 from evenscore.tables import label_text
 from evenscore.tally import WEIGHTINGS, Tally, require_groups, require_tally
-from evenscore.threshold_curves import Rung, draw_curves, knot_covariance, make_rung, ranks
-from evenscore.threshold_result import STRATEGIES, GroupThreshold, Rates, ThresholdCurve, Thresholds
-from evenscore.threshold_solver import Ladder, solve
+from evenscore.thresholds.curves import Rung, draw_curves, knot_covariance, make_rung, ranks
+from evenscore.thresholds.result import STRATEGIES, GroupThreshold, Rates, ThresholdCurve, Thresholds
+from evenscore.thresholds.solver import Ladder, solve
 
 Floats = NDArray[np.float64]
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.boundary import ONE_SIDED, side_sums
 from evenscore.curves import effective_users, quantiles, residual_covariance, small_sample, smooth_at
-from evenscore.cut import Cut
 from evenscore.gaps import MIN_EFFECTIVE as MIN_POINT
 from evenscore.inference import PValue, draw_normal, empirical_p, seeded
-from evenscore.marginal_result import OtherSide
+from evenscore.marginal.boundary import ONE_SIDED, side_sums
+from evenscore.marginal.cut import Cut
+from evenscore.marginal.result import OtherSide
 from evenscore.multiplicity import holm
 from evenscore.tally import Tally
 

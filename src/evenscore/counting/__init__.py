@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.coding import FOLDS, Users, folds
+from evenscore.counting.pairing import Segments, lengths_from, pair_sums
+from evenscore.counting.spanning import cross_pairs, spanning_users
 from evenscore.lattice import Lattice
 from evenscore.observations import Observations, one_row_each
-from evenscore.pairing import Segments, lengths_from, pair_sums
-from evenscore.pairs import PairSums
-from evenscore.spanning import cross_pairs, spanning_users
 from evenscore.tally import SKETCH, VECTORS, GroupTally, Tally
+from evenscore.tally.pairs import PairSums
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -24,8 +24,9 @@ from evenscore.gaps import (
     require_inside,
 )
 from evenscore.inference import DRAWS, PValue, correlation, draw_normal, empirical_p, seeded, sup_tail, welch_z
-from evenscore.joint import JointDraws
-from evenscore.methods import (
+from evenscore.multiplicity import holm
+from evenscore.parity.joint import JointDraws
+from evenscore.parity.methods import (
     AUTO,
     CORRECTIONS,
     METHODS,
@@ -38,9 +39,8 @@ from evenscore.methods import (
     p_value,
     parts_of,
 )
-from evenscore.multiplicity import holm
-from evenscore.parity_result import Formulation, PairTest, ParityTest, not_shown
-from evenscore.regions import find_regions
+from evenscore.parity.regions import find_regions
+from evenscore.parity.result import Formulation, PairTest, ParityTest, not_shown
 from evenscore.tally import Tally, require_groups, require_tally
 from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.pairs import PairSums
+from evenscore.tally.pairs import PairSums
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
