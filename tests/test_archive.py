@@ -19,7 +19,8 @@ import pytest
 import evenscore as es
 from compare import assert_same
 from data import NAMES, as_dict, repeated_users
-from evenscore.tally.archive import DIGEST, MAGIC, PREFIX, VERSION, write_whole
+from evenscore.saving import write_whole
+from evenscore.tally.archive import DIGEST, MAGIC, PREFIX, VERSION
 
 SETTINGS = {
     "plain": {},
@@ -177,10 +178,10 @@ def test_a_folder_without_permission_is_left_as_it_was(tmp_path):
 
 def test_a_full_disk_leaves_nothing_behind(path):
     program = (
-        "import resource, sys, pathlib\nfrom evenscore.tally import archive\n"
+        "import resource, sys, pathlib\nfrom evenscore import saving\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        "try: archive.write_whole(pathlib.Path(sys.argv[1]), bytes(100_000))\n"
-        "except archive.FileError as error: print(error)"
+        "try: saving.write_whole(pathlib.Path(sys.argv[1]), bytes(100_000))\n"
+        "except saving.FileError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(f"cannot write {path}: ")

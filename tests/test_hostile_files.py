@@ -11,6 +11,7 @@ import pytest
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.calibration import storage as single_storage
+from evenscore.calibration.document import sealed
 from evenscore.multiobjective import storage as joint_storage
 from hostile import THOROUGH, survives
 
@@ -81,7 +82,7 @@ def forged(document, place, value, storage):
     inner[place[-1]] = value
     if storage is not None and place[0] != "checksum":
         with contextlib.suppress(msgspec.MsgspecError, TypeError, KeyError):
-            changed["checksum"] = storage._checksum(msgspec.convert(changed["calibrator"], storage._Body))
+            changed["checksum"] = sealed(storage.KIND, msgspec.convert(changed["calibrator"], storage._Body)).checksum
     return changed
 
 

@@ -13,10 +13,10 @@ SOURCE = Path(es.__file__).parent
 
 # From the top down; a folder is one layer.
 LAYERS = (
-    *("errors", "tables", "coding", "splits", "columns", "axis", "lattice", "observations", "tally", "counting", "engines"),
-    *("kernels", "bandwidth", "inference", "curves", "multiplicity", "comparison", "gaps", "verdict", "parity", "ordering"),
-    *("marginal", "simulation", "planning", "calibration", "thresholds", "multiobjective", "calibration_error", "impact"),
-    *("reproduction", "audit", "report", "configuration", "sklearn", "testing", "commands", "cli", "__main__"),
+    *("errors", "tables", "coding", "splits", "columns", "saving", "axis", "lattice", "observations", "tally", "counting"),
+    *("engines", "kernels", "bandwidth", "inference", "curves", "multiplicity", "comparison", "gaps", "verdict", "parity"),
+    *("ordering", "marginal", "simulation", "planning", "calibration", "thresholds", "multiobjective", "calibration_error"),
+    *("impact", "reproduction", "audit", "report", "configuration", "sklearn", "testing", "commands", "cli", "__main__"),
 )
 
 # What may be imported downwards, but only inside a function: a result draws itself.

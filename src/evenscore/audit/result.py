@@ -334,6 +334,6 @@ class Audit(Table):
 def _write(path: str | Path | None, text: str) -> None:
     if path is None:
         return
-    from evenscore.tally.archive import write_whole
+    from evenscore.saving import write_whole
 
     write_whole(Path(path), text.encode("utf-8", "backslashreplace"))

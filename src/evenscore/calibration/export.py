@@ -14,7 +14,7 @@ from evenscore.columns import shortened
 from evenscore.engines.files import quoted as quoted
 from evenscore.engines.files import sql_text
 from evenscore.errors import EvenscoreError, OptionError, require_option
-from evenscore.tally.archive import write_whole
+from evenscore.saving import write_whole
 
 if TYPE_CHECKING:
     from evenscore.calibration.calibrator import Calibrator

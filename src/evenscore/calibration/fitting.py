@@ -22,9 +22,9 @@ from evenscore.calibration.reference import beyond, identity, to_reference
 from evenscore.calibration.sketching import sketch_users
 from evenscore.calibration.stacking import Auto, Method
 from evenscore.errors import DataError, EvenscoreWarning, OptionError, require_flag, require_option
+from evenscore.saving import pack_label
 from evenscore.tables import label_text
 from evenscore.tally import WEIGHTINGS, Tally, require_tally
-from evenscore.tally.archive import pack_label
 
 METHODS = ("kernel", "isotonic", "platt", "binning", "auto")
 FEWEST_USERS = 10  # a group with fewer gets the map of everybody

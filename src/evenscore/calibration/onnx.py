@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from evenscore.calibration.export import ON_UNKNOWN, refuse_equal_texts
 from evenscore.calibration.maps import LARGEST, Segment
 from evenscore.errors import EvenscoreError, require_option
+from evenscore.saving import write_whole
 from evenscore.tables import label_text
-from evenscore.tally.archive import write_whole
 
 if TYPE_CHECKING:
     from evenscore.calibration.calibrator import Calibrator

@@ -1,8 +1,7 @@
-"""A calibrator as JSON: a version, the columns, the lattice, knots with their covariance, a checksum. No pickle."""
+"""A calibrator of one score as JSON: the columns, the lattice, knots with their covariance."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,14 @@ from numpy.typing import NDArray
 
 from evenscore import __version__
 from evenscore.calibration.calibrator import Calibrator, UserSketch
+from evenscore.calibration.document import Document, decode_document, save_document, sealed
 from evenscore.calibration.maps import GroupMap
 from evenscore.columns import LARGEST
-from evenscore.errors import EvenscoreError, FileError
 from evenscore.lattice import Lattice
 from evenscore.observations import MAX_GROUPS, Columns
-from evenscore.tally.archive import pack_label, unpack_label, write_whole
+from evenscore.saving import pack_label, read_whole, unpack_label
 
-FORMAT = "evenscore calibrator"
-VERSION = 1
+KIND = "calibrator"
 
 
 class _Map(msgspec.Struct, forbid_unknown_fields=True):
@@ -67,28 +65,12 @@ class _Body(msgspec.Struct, forbid_unknown_fields=True):
     pooled: _Map
 
 
-class _Head(msgspec.Struct):
-    format: str = ""
-    version: int = 0
-
-
-class _Document(msgspec.Struct, forbid_unknown_fields=True):
-    format: str
-    version: int
-    checksum: str
-    calibrator: _Body
-
-
 # Saving
 
 
 def save_calibrator(calibrator: Calibrator, path: Path) -> None:
     """Write a calibrator to one file, whole or not at all."""
-    try:
-        encoded = msgspec.json.format(msgspec.json.encode(_document(calibrator)), indent=1)
-    except (UnicodeEncodeError, msgspec.MsgspecError) as error:
-        raise EvenscoreError(f"the calibrator's labels or column names cannot be saved: {error}") from None
-    write_whole(path, encoded + b"\n")
+    save_document(_document(calibrator), path)
 
 
 def as_document(calibrator: Calibrator) -> dict[str, Any]:
@@ -96,7 +78,7 @@ def as_document(calibrator: Calibrator) -> dict[str, Any]:
     return dict(msgspec.to_builtins(_document(calibrator)))
 
 
-def _document(calibrator: Calibrator) -> _Document:
+def _document(calibrator: Calibrator) -> Document[_Body]:
     sketch = calibrator.sketch
     body = _Body(
         made_with=__version__,
@@ -115,7 +97,7 @@ def _document(calibrator: Calibrator) -> _Document:
         maps=[_pack_map(each) for each in calibrator.maps],
         pooled=_pack_map(calibrator.pooled),
     )
-    return _Document(FORMAT, VERSION, _checksum(body), body)
+    return sealed(KIND, body)
 
 
 def _pack_map(each: GroupMap) -> _Map:
@@ -135,44 +117,17 @@ def _pack_map(each: GroupMap) -> _Map:
     )
 
 
-def _checksum(body: _Body) -> str:
-    """Over the content, not the layout: a file may be formatted anew."""
-    return hashlib.sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()
-
-
 # Loading
 
 
 def load_calibrator(path: Path) -> Calibrator:
     """Read a calibrator, or say what is wrong with the file."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
-    return decode_calibrator(content, path)
+    return decode_calibrator(read_whole(path), path)
 
 
 def decode_calibrator(content: bytes, path: Path) -> Calibrator:
     """The calibrator that a file, or a part of one, holds."""
-    if not content.strip():
-        raise FileError(f"{path} is empty")
-    try:
-        head = msgspec.json.decode(content, type=_Head)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise FileError(f"{path} is not a saved calibrator, or it is cut off: {error}") from None
-    if head.format != FORMAT:
-        raise FileError(f"{path} is not a saved calibrator: its format is {head.format!r}, not {FORMAT!r}")
-    if head.version > VERSION:
-        raise FileError(f"{path} has format version {head.version}, this evenscore reads version {VERSION}; update evenscore")
-    try:
-        document = msgspec.json.decode(content, type=_Document)
-        if _checksum(document.calibrator) != document.checksum:
-            raise FileError(f"{path} is damaged or was edited: its checksum does not match")
-        return _rebuild(document.calibrator)
-    except FileError:
-        raise
-    except (msgspec.MsgspecError, ValueError, KeyError, TypeError, IndexError, ArithmeticError, RecursionError) as error:
-        raise FileError(f"{path} does not hold a valid calibrator: {error}") from None
+    return decode_document(content, path, KIND, Document[_Body], _rebuild)
 
 
 def _rebuild(body: _Body) -> Calibrator:

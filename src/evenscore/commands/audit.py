@@ -175,7 +175,7 @@ def _write(path: str, text: str) -> None:
     if path == "-":
         sys.stdout.buffer.write(encoded)
         return
-    from evenscore.tally.archive import write_whole
+    from evenscore.saving import write_whole
 
     write_whole(Path(path), encoded)
 

@@ -185,7 +185,7 @@ def write_json(path: str, document: dict[str, Any]) -> None:
     if path == "-":
         sys.stdout.buffer.write(encoded)
         return
-    from evenscore.tally.archive import write_whole
+    from evenscore.saving import write_whole
 
     write_whole(Path(path), encoded)
 

@@ -25,7 +25,7 @@ def init(data: str | None, tolerance: float, output: str, force: bool, **columns
     """
     from evenscore.configuration import template
     from evenscore.errors import FileError, require_gap
-    from evenscore.tally.archive import write_whole
+    from evenscore.saving import write_whole
 
     require_gap("tolerance", tolerance)
     path = Path(output)

@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from evenscore.errors import FileError
-from evenscore.tally.archive import write_whole
+from evenscore.saving import write_whole
 
 FORMATS = {".csv": "FORMAT csv, HEADER", ".parquet": "FORMAT parquet, COMPRESSION zstd"}
 

@@ -24,8 +24,8 @@ from evenscore.engines.sql import DUCKDB, Fields
 from evenscore.errors import FileError, MergeError, OptionError
 from evenscore.lattice import Lattice
 from evenscore.observations import Columns, label_key
+from evenscore.saving import pack_label, unpack_label
 from evenscore.tally import Tally
-from evenscore.tally.archive import pack_label, unpack_label
 
 MARK = "evenscore user-level rows"
 LINE_BYTES = 4 * 8 * (len(PLACE) + len(SUMS))  # while lines are read, put in order and counted

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from evenscore.engines.files import Paths, Source, complaint, find_files, group_columns, open_files, quoted, sql_text
 from evenscore.errors import DataError, FileError, OptionError, listing
-from evenscore.tally.archive import umask
+from evenscore.saving import umask
 
 PARQUET = "FORMAT parquet"
 FORMATS = {".parquet": PARQUET, ".pq": PARQUET, ".csv": "FORMAT csv, HEADER", ".tsv": "FORMAT csv, HEADER, DELIMITER '\t'"}

@@ -15,8 +15,8 @@ from evenscore.columns import Column, Mask, common_length, find_column, nulls_in
 from evenscore.engines import collect
 from evenscore.errors import DataError, OptionError, listing, require_option, shortened
 from evenscore.observations import NULLS, group_columns, groups_of, is_binary, users_of, weights_of
+from evenscore.saving import pack_label
 from evenscore.splits import Split
-from evenscore.tally.archive import pack_label
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -1,10 +1,10 @@
-"""A joint calibrator as JSON: a version, the columns, the axes, the maps and a checksum. Grids are packed as base64. No pickle."""
+"""A joint calibrator as JSON: the columns, the axes and the maps; grids are packed as base64."""
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +14,21 @@ from numpy.typing import NDArray
 
 from evenscore import __version__
 from evenscore.calibration.calibrator import Calibrator
+from evenscore.calibration.document import Document, decode_document, kind_of, save_document, sealed
 from evenscore.calibration.storage import as_document as single_document
 from evenscore.calibration.storage import decode_calibrator, load_calibrator
 from evenscore.columns import LARGEST
-from evenscore.errors import EvenscoreError, FileError
 from evenscore.multiobjective.axes import Axis
 from evenscore.multiobjective.calibrator import JointCalibrator
 from evenscore.multiobjective.maps import GroupMaps, ObjectiveMap
 from evenscore.multiobjective.regression import Regression
 from evenscore.multiobjective.rows import JointColumns
 from evenscore.observations import MAX_GROUPS
-from evenscore.tally.archive import pack_label, unpack_label, write_whole
+from evenscore.saving import pack_label, read_whole, unpack_label
 
 Floats = NDArray[np.float64]
 
-FORMAT = "evenscore joint calibrator"
-VERSION = 1
+KIND = "joint calibrator"
 
 
 class _Axis(msgspec.Struct, forbid_unknown_fields=True):
@@ -83,28 +82,12 @@ class _Body(msgspec.Struct, forbid_unknown_fields=True):
     single: dict[str, Any] | None
 
 
-class _Head(msgspec.Struct):
-    format: str = ""
-    version: int = 0
-
-
-class _Document(msgspec.Struct, forbid_unknown_fields=True):
-    format: str
-    version: int
-    checksum: str
-    calibrator: _Body
-
-
 # Saving
 
 
 def save_joint(calibrator: JointCalibrator, path: Path) -> None:
     """Write a joint calibrator, whole or not at all."""
-    try:
-        encoded = msgspec.json.format(msgspec.json.encode(_document(calibrator)), indent=1)
-    except (UnicodeEncodeError, msgspec.MsgspecError) as error:
-        raise EvenscoreError(f"the calibrator's labels or column names cannot be saved: {error}") from None
-    write_whole(path, encoded + b"\n")
+    save_document(_document(calibrator), path)
 
 
 def as_document(calibrator: JointCalibrator) -> dict[str, Any]:
@@ -112,7 +95,7 @@ def as_document(calibrator: JointCalibrator) -> dict[str, Any]:
     return dict(msgspec.to_builtins(_document(calibrator)))
 
 
-def _document(calibrator: JointCalibrator) -> _Document:
+def _document(calibrator: JointCalibrator) -> Document[_Body]:
     body = _Body(
         made_with=__version__,
         method=calibrator.method,
@@ -129,7 +112,7 @@ def _document(calibrator: JointCalibrator) -> _Document:
         pooled=None if calibrator.pooled is None else _pack_group(calibrator.pooled),
         single=None if calibrator.single is None else single_document(calibrator.single),
     )
-    return _Document(FORMAT, VERSION, _checksum(body), body)
+    return sealed(KIND, body)
 
 
 def _pack_group(each: GroupMaps) -> _Group:
@@ -155,46 +138,18 @@ def _pack_objective(each: ObjectiveMap) -> _Objective:
     )
 
 
-def _checksum(body: _Body) -> str:
-    """Over the content, not the layout: a file may be formatted anew."""
-    return hashlib.sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()
-
-
 # Loading
 
 
 def load_joint(path: Path) -> JointCalibrator:
     """Read a joint calibrator, or say what is wrong with the file."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
-    if not content.strip():
-        raise FileError(f"{path} is empty")
-    try:
-        head = msgspec.json.decode(content, type=_Head)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise FileError(f"{path} is not a saved joint calibrator, or it is cut off: {error}") from None
-    if head.format != FORMAT:
-        other = "; read it with es.Calibrator.load" if head.format == "evenscore calibrator" else ""
-        raise FileError(f"{path} is not a saved joint calibrator: its format is {head.format!r}, not {FORMAT!r}{other}")
-    if head.version > VERSION:
-        raise FileError(f"{path} has format version {head.version}, this evenscore reads version {VERSION}; update evenscore")
-    try:
-        document = msgspec.json.decode(content, type=_Document)
-        if _checksum(document.calibrator) != document.checksum:
-            raise FileError(f"{path} is damaged or was edited: its checksum does not match")
-        return _rebuild(document.calibrator, path)
-    except FileError:
-        raise
-    except (msgspec.MsgspecError, ValueError, KeyError, TypeError, IndexError, ArithmeticError, RecursionError) as error:
-        raise FileError(f"{path} does not hold a valid joint calibrator: {error}") from None
+    return decode_document(read_whole(path), path, KIND, Document[_Body], partial(_rebuild, path=path))
 
 
 def load_any(path: Path) -> Calibrator | JointCalibrator:
     """The calibrator in a file, of one score or of several."""
     try:
-        joint = msgspec.json.decode(path.read_bytes(), type=_Head).format == FORMAT
+        joint = kind_of(path.read_bytes()) == KIND
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         joint = False  # the reader below says what is wrong
     return load_joint(path) if joint else load_calibrator(path)

@@ -12,8 +12,8 @@ from evenscore.errors import require_option
 from evenscore.marginal.result import MarginalTest
 from evenscore.report.display import displayed
 from evenscore.report.figures import COLOURS, STYLES, axes, plain
+from evenscore.saving import write_whole
 from evenscore.tables import number_text, p_text
-from evenscore.tally.archive import write_whole
 from evenscore.thresholds.result import Thresholds
 
 KINDS = ("png", "svg", "pdf")

@@ -19,11 +19,11 @@ from evenscore.reproduction.findings import Finding, findings
 from evenscore.reproduction.flip import Reading, both_tests, count_below, read_all, sensitivity
 from evenscore.reproduction.page import page
 from evenscore.reproduction.settings import BIAS_USERS, DEPENDENT, FAST, FULL, INDEPENDENT, Effort, bias_simulation, flip_simulation
+from evenscore.saving import write_whole
 from evenscore.simulation import Simulation, Workers
 from evenscore.simulation.study import study
 from evenscore.simulation.study_result import Study
 from evenscore.tables import Table, json_ready
-from evenscore.tally.archive import write_whole
 
 Progress = Callable[[int, int], object]
 

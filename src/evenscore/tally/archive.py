@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import datetime
-import decimal
 import hashlib
 import math
-import os
 import struct
-import tempfile
-import uuid
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +15,10 @@ from numpy.typing import NDArray
 
 from evenscore import __version__
 from evenscore.coding import FOLDS
-from evenscore.columns import shortened
 from evenscore.errors import EvenscoreError, FileError
 from evenscore.lattice import MAX_CELLS, Lattice
 from evenscore.observations import MAX_GROUPS, Columns, label_key
+from evenscore.saving import pack_label, read_whole, unpack_label, write_whole
 from evenscore.splits import Split
 from evenscore.tally import SKETCH, VECTORS, GroupTally, Tally
 from evenscore.tally.pairs import PairSums
@@ -66,49 +59,6 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True):
     arrays: list[_Array]
     split: str | None = None
     released: tuple[int, int] | None = None
-
-
-# Labels keep their type
-
-
-def pack_label(label: Any) -> list[Any]:
-    """A label with its type, as JSON can hold it."""
-    kind = type(label)
-    if kind is tuple:
-        return ["tuple", [pack_label(part) for part in label]]
-    if kind in (float, bytes):
-        return [kind.__name__, label.hex()]
-    if kind in (datetime.date, datetime.datetime, datetime.time):
-        return [kind.__name__, label.isoformat()]
-    if kind in (bool, int, str, decimal.Decimal, uuid.UUID):
-        return [kind.__name__, str(label)]
-    raise EvenscoreError(
-        f"group label {shortened(label)} is of type {kind.__name__} and cannot be saved; turn the column into text before es.tally"
-    )
-
-
-_UNPACK: dict[str, Callable[[str], Any]] = {
-    "str": str,
-    "int": int,
-    "bool": {"True": True, "False": False}.__getitem__,
-    "float": float.fromhex,
-    "bytes": bytes.fromhex,
-    "date": datetime.date.fromisoformat,
-    "datetime": datetime.datetime.fromisoformat,
-    "time": datetime.time.fromisoformat,
-    "Decimal": decimal.Decimal,
-    "UUID": uuid.UUID,
-}
-
-
-def unpack_label(packed: Any) -> Any:
-    """The label that ``pack_label`` packed."""
-    kind, value = packed
-    if kind == "tuple":
-        return tuple(unpack_label(part) for part in value)
-    if kind not in _UNPACK or not isinstance(value, str):
-        raise ValueError("a group label is of no known type")
-    return _UNPACK[kind](value)
 
 
 # Saving
@@ -168,36 +118,6 @@ def _compress(array: NDArray[Any]) -> bytes:
     return zlib.compress(np.ascontiguousarray(raw.T).tobytes(), level=1)
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is never seen half-written; devices and pipes are written to as they are."""
-    try:
-        path = Path(os.path.realpath(path))  # a link stays a link
-        if path.exists() and not path.is_file():
-            path.write_bytes(content)
-            return
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {error.strerror or error}") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).chmod(0o666 & ~umask())
-        Path(temporary).replace(path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        if isinstance(error, OSError):
-            raise FileError(f"cannot write {path}: {error.strerror or error}") from None
-        raise
-
-
-def umask() -> int:
-    """The permissions that new files do not get."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 # Loading
 
 
@@ -212,10 +132,7 @@ def is_tally_file(path: Path) -> bool:
 
 def load_tally(path: Path) -> Tally:
     """Read a tally, or say what is wrong with the file."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+    content = read_whole(path)
     if not content:
         raise FileError(f"{path} is empty")
     if not content.startswith(MAGIC[: len(content)]):

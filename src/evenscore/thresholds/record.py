@@ -13,7 +13,7 @@ import numpy as np
 
 from evenscore import __version__
 from evenscore.errors import FileError
-from evenscore.tally.archive import pack_label, unpack_label, write_whole
+from evenscore.saving import pack_label, unpack_label, write_whole
 
 FORMAT, VERSION = "evenscore threshold trial", 1
 
