@@ -27,6 +27,7 @@ from scipy.special import expit
 import evenscore as es
 from evenscore.calibration.carrying import calibrated_tally
 from evenscore.simulation import Curve, PoissonRows, Simulation
+from pages import page_option, show, table
 
 Floats = NDArray[np.float64]
 Data = dict[str, Any]
@@ -187,31 +188,29 @@ def orderings(data: Data, seed: int, name: str) -> dict[str, dict[str, float]]:
 # Speed
 
 
-def speed() -> list[str]:
+def speed() -> str:
     """CPU seconds to fit and to transform 1e7 scores."""
     tally = es.tally(simulation("logit", 4000).data(1), **COLUMNS)
-    lines = ["| step | CPU seconds |", "|---|---|"]
+    lines = []
     for method in OWN:
         es.calibrate(tally, method=method)
-        lines.append(f"| fit {method}, two groups of 4,000 users | {_cpu(lambda m=method: es.calibrate(tally, method=m)):.3f} |")
+        taken = _cpu(lambda m=method: es.calibrate(tally, method=m))
+        lines.append([f"fit {method}, two groups of 4,000 users", f"{taken:.3f}"])
     calibrator = es.calibrate(tally)
     rng = np.random.default_rng(0)
     scores, coded = rng.random(10_000_000), rng.integers(0, 2, 10_000_000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         text = np.array(["a", "b"])[coded]
-        lines.append(
-            f"| transform 1e7 scores, groups as fixed-width text | {_cpu(lambda: calibrator.transform(scores, text)):.2f} |"
-        )
-        objects = text.astype(object)
-        lines.append(
-            f"| transform 1e7 scores, groups as Python strings | {_cpu(lambda: calibrator.transform(scores, objects)):.2f} |"
-        )
+        for words, labels in (("fixed-width text", text), ("Python strings", text.astype(object))):
+            taken = _cpu(lambda labels=labels: calibrator.transform(scores, labels))
+            lines.append([f"transform 1e7 scores, groups as {words}", f"{taken:.2f}"])
         data = simulation("logit", 4000).data(1)
         data["group"] = (data["group"] == "b").astype(int)
         calibrator = es.calibrate(es.tally(data, **COLUMNS))
-        lines.append(f"| transform 1e7 scores, groups coded 0 and 1 | {_cpu(lambda: calibrator.transform(scores, coded)):.2f} |")
-    return lines
+        taken = _cpu(lambda: calibrator.transform(scores, coded))
+        lines.append(["transform 1e7 scores, groups coded 0 and 1", f"{taken:.2f}"])
+    return "### Speed\n\n" + table(["step", "CPU seconds"], lines)
 
 
 def _cpu(step: Any, repeats: int = 3) -> float:
@@ -226,12 +225,11 @@ def _cpu(step: Any, repeats: int = 3) -> float:
 # Tables
 
 
-def error_tables(runs: int, rival_runs: int, users: tuple[int, ...], resume: Path | None, workers: int) -> list[str]:
+def error_tables(runs: int, rival_runs: int, users: tuple[int, ...], resume: Path | None, workers: int) -> str:
     """Errors to the true curve, and what is left of the gap; rivals are slow and have the first of the runs only."""
     rivals = (SKLEARN, *([MCGRAD] if importlib.util.find_spec("mcgrad") else []))
     methods = (*OWN, *rivals)
-    lines = ["| curve | users | " + " | ".join(methods) + " | auto / best |", "|---|---|" + "---|" * (len(methods) + 1)]
-    left = ["| curve | users | gap before | " + " | ".join(methods) + " |", "|---|---|---|" + "---|" * len(methods)]
+    lines, left = [], []
     for name in CURVES:
         for n_users in users:
             rows: dict[str, Any] = {}
@@ -242,28 +240,35 @@ def error_tables(runs: int, rival_runs: int, users: tuple[int, ...], resume: Pat
                 rows |= {row["method"]: row for row in found.rows()}
             best = min(rows[method]["rmse"] for method in methods if method != "auto")
             shown = [f"{rows[method]['rmse']:.4f}" for method in methods]
-            lines.append(f"| {name} | {n_users} | {' | '.join(shown)} | {rows['auto']['rmse'] / best:.2f} |")
+            lines.append([name, f"{n_users:,}", *shown, f"{rows['auto']['rmse'] / best:.2f}"])
             relative = [max(rows[m]["rmse_error"] / rows[m]["rmse"] for m in some) for some in (OWN, rivals)]
-            print(lines[-1], "(Monte Carlo error up to {:.0%} and, for rivals, {:.0%})".format(*relative), file=sys.stderr)
+            print(*lines[-1], "(Monte Carlo error up to {:.0%} and, for rivals, {:.0%})".format(*relative), file=sys.stderr)
             before = true_violation(name, lambda scores, group: scores)
             gaps = [_gap_left(rows[f"gap left: {m}"]["rmse"], before) if m != "binning" else "–" for m in methods]
-            left.append(f"| {name} | {n_users} | {before:.4f} | {' | '.join(gaps)} |")
-    words = "What is left of the gap on fresh users, and by how much it fell (steps of different groups share no score):"
-    return [*lines, "", words, "", *left]
+            left.append([name, f"{n_users:,}", f"{before:.4f}", *gaps])
+    return "\n\n".join(
+        [
+            f"### Error to the true curve\n\n{runs} runs, {rival_runs} of them for rivals.",
+            table(["curve", "users", *methods, "auto / best"], lines),
+            "What is left of the gap on fresh users, and by how much it fell (steps of different groups share no score):",
+            table(["curve", "users", "gap before", *methods], left),
+        ]
+    )
 
 
 def _gap_left(after: float, before: float) -> str:
     return f"{after:.4f} ({1 - after / before:.0%})"
 
 
-def ordering_table(runs: int, resume: Path | None, workers: int) -> list[str]:
-    lines = [f"| curve | ordering passes before | after (auto, {FRESH} users, tolerance {TOLERANCE}) |", "|---|---|---|"]
+def ordering_table(runs: int, resume: Path | None, workers: int) -> str:
+    lines = []
     for name in CURVES:
         path = None if resume is None else resume / f"ordering-{name}.jsonl"
         method = {"ordering": partial(orderings, name=name)}
         rows = es.study(simulation(name, FRESH), method, runs=runs, resume=path, workers=workers).rows()
-        lines.append(f"| {name} | {rows[0]['coverage']:.0%} | {rows[1]['coverage']:.0%} |")
-    return lines
+        lines.append([name, *(f"{row['coverage']:.0%}" for row in rows[:2])])
+    after = f"after (auto, {FRESH} users, tolerance {TOLERANCE})"
+    return f"### Ordering, {runs} runs\n\n" + table(["curve", "ordering passes before", after], lines)
 
 
 def main() -> None:
@@ -274,15 +279,15 @@ def main() -> None:
     parser.add_argument("--resume", type=Path)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--fast", action="store_true", help="a few runs of the smallest size, to see that it works")
+    page_option(parser)
     options = parser.parse_args()
     runs, rival_runs, users = (3, 3, (300,)) if options.fast else (options.runs, options.rival_runs, tuple(options.users))
     if options.resume is not None:
         options.resume.mkdir(parents=True, exist_ok=True)
-    tables = error_tables(runs, rival_runs, users, options.resume, options.workers)
-    print("\n".join([f"Error to the true curve, {runs} runs, {rival_runs} of them for rivals:", "", *tables]))
+    sections = [partial(error_tables, runs, rival_runs, users, options.resume, options.workers)]
     if not options.fast:
-        print("\n".join(["", *ordering_table(runs, options.resume, options.workers)]))
-    print("\n".join(["", *speed()]))
+        sections.append(partial(ordering_table, runs, options.resume, options.workers))
+    show([*sections, speed], "Calibrated scores", options.page, ("scikit-learn", "mcgrad", "onnxruntime"))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ import numpy as np
 import evenscore as es
 from evenscore.calibration_error import METHODS
 from evenscore.simulation import PoissonRows
+from pages import page_option, show, table
 
 Data = dict[str, Any]
 
@@ -155,7 +156,7 @@ def methods_table(kind: str, error: float, sizes: Iterable[int], runs: int, peer
     body = [line for line in body if len(line) > 2]
     title = f"### {kind.capitalize()} rows, true calibration error {truth:.4f}"
     note = f"{runs} runs ({peer_runs} of other packages), {cells} cells."
-    return "\n\n".join([title, note, markdown(("method", "its value", *(f"{users:,} users" for users in sizes)), body)])
+    return "\n\n".join([title, note, table(("method", "its value", *(f"{users:,} users" for users in sizes)), body)])
 
 
 def cell(found: Any, truth: float, target: float) -> str:
@@ -191,13 +192,7 @@ def default_table(sizes: Iterable[int], runs: int, folder: Path | None) -> str:
         "the estimate, which is what an interval that knew its sampling distribution would need away from zero)."
     )
     head = ("rows", "true error", *(f"{users:,} users" for users in sizes))
-    return "\n\n".join(["## The default interval", note, markdown(head, body)])
-
-
-def markdown(header: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
-    """A Markdown table."""
-    header = list(header)
-    return "\n".join(f"| {' | '.join(line)} |" for line in [header, ["---"] * len(header), *lines])
+    return "\n\n".join(["### The default interval", note, table(head, body)])
 
 
 def main() -> None:
@@ -210,7 +205,7 @@ def main() -> None:
     parser.add_argument("--users", type=int, nargs="+", default=[50, 200, 1000, 5000])
     parser.add_argument("--tables", nargs="+", choices=("default", "methods"), default=["default", "methods"])
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="keep finished runs here, and go on from them")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write the tables to this file, too")
+    page_option(parser)
     parser.add_argument("--fast", action="store_true", help="10 runs, 200 users")
     arguments = parser.parse_args()
     runs, method_runs, sizes = (10, 10, [200]) if arguments.fast else (arguments.runs, arguments.method_runs, arguments.users)
@@ -229,12 +224,7 @@ def main() -> None:
                 partial(methods_table, kind, error, sizes, method_runs, peer_runs, arguments.cells, arguments.resume)
                 for error in CURVES
             ]
-    shown = []
-    for section in sections:
-        shown.append(section())
-        print(shown[-1] + "\n", flush=True)
-        if arguments.output:
-            arguments.output.write_text("\n\n".join(shown) + "\n", encoding="utf-8")
+    show(sections, "Calibration errors and their limits", arguments.page, PEERS)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from scipy import special, stats
 
 import evenscore as es
 from evenscore.simulation import PoissonRows, simulate_ranking
+from pages import page_option, show, table
 
 Data = dict[str, Any]
 
@@ -88,7 +88,7 @@ def decision_table(users: int, runs: int) -> str:
             print(f"{spec.name}: {runs} runs", file=sys.stderr, flush=True)
             body.append((kind, name, *(cell(row) for row in study.rows())))
     head = ("rows", "curve", *(f"threshold {threshold:g}" for threshold in THRESHOLDS))
-    return "\n\n".join([f"### Delta-PCC, {users:,} users, {note(runs)}", markdown(head, body)])
+    return "\n\n".join([f"### Delta-PCC, {users:,} users, {note(runs)}", table(head, body)])
 
 
 def rank_table(users: int, runs: int) -> str:
@@ -101,7 +101,7 @@ def rank_table(users: int, runs: int) -> str:
         print(f"{name}: {runs} runs", file=sys.stderr, flush=True)
         body.append((name, *(cell(row) for row in study.rows())))
     title = f"### Delta-RC, calibrators of {users:,} users a group, {note(runs)}"
-    return "\n\n".join([title, markdown(("queries", *RANK_TRUTHS), body)])
+    return "\n\n".join([title, table(("queries", *RANK_TRUTHS), body)])
 
 
 def note(runs: int) -> str:
@@ -122,7 +122,7 @@ def speed_table(sizes: Iterable[int]) -> str:
             es.rank_impact(data | {"query": given}, query="query", score="score", group="group", calibrator=calibrator, top_k=3)
             cells.append(f"{time.process_time() - began:.1f}")
         body.append((f"{n_items:,}", *cells))
-    return "\n\n".join(["### CPU seconds of rank_impact", markdown(("items", "sorted by query", "not sorted"), body)])
+    return "\n\n".join(["### CPU seconds of rank_impact", table(("items", "sorted by query", "not sorted"), body)])
 
 
 def metric_table() -> str:
@@ -142,13 +142,7 @@ def metric_table() -> str:
             cells.append(f"{1000 * (time.process_time() - began):.0f}")
         body.append((name, *cells))
     title = "### CPU milliseconds from a tally, two groups and overall"
-    return "\n\n".join([title, markdown(("metric", "estimates", "with limits"), body)])
-
-
-def markdown(header: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
-    """A Markdown table."""
-    header = list(header)
-    return "\n".join(f"| {' | '.join(line)} |" for line in [header, ["---"] * len(header), *lines])
+    return "\n\n".join([title, table(("metric", "estimates", "with limits"), body)])
 
 
 def main() -> None:
@@ -159,7 +153,7 @@ def main() -> None:
     parser.add_argument("--items", type=float, nargs="+", default=[1e6, 1e7], help="for the speed of ranking")
     tables = ("decisions", "ranks", "metrics", "speed")
     parser.add_argument("--tables", nargs="+", choices=tables, default=list(tables))
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write the tables to this file, too")
+    page_option(parser)
     parser.add_argument("--fast", action="store_true", help="5 runs, 1e5 items")
     arguments = parser.parse_args()
     runs, sizes = (5, [100_000]) if arguments.fast else (arguments.runs, [int(size) for size in arguments.items])
@@ -169,12 +163,7 @@ def main() -> None:
         "speed": partial(speed_table, sizes),
         "metrics": metric_table,
     }
-    shown = []
-    for name in arguments.tables:
-        shown.append(makers[name]())
-        print(shown[-1] + "\n", flush=True)
-        if arguments.output:
-            arguments.output.write_text("\n\n".join(shown) + "\n", encoding="utf-8")
+    show([makers[name] for name in arguments.tables], "Decisions and ranks", arguments.page)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from pages import page_option, show, table
 
 NAMES = {"score": "score", "outcome": "outcome", "group": "grp", "user": "user_id"}
 FILE_ROWS = 10_000_000
@@ -153,24 +156,23 @@ def measured(task: str, place: Path, *arguments: str, repeats: int = 1) -> dict[
 # Tables
 
 
-def files_table(folder: Path, sizes: list[int]) -> None:
-    print("| rows | ids | fetch, CPU s | tally, CPU s | over fetch | ns a row | peak MB | seconds |")
-    print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+def files_table(folder: Path, sizes: list[int]) -> str:
+    lines = []
     for rows in sizes:
         for ids in ("integer", "text") if rows == 10_000_000 else ("integer",):
             place = make_files(folder, rows, ids=ids)
             repeats = 3 if rows < 10_000_000 else 1
             fetch, tally = measured("fetch", place, repeats=repeats), measured("tally", place, repeats=repeats)
-            print(
-                f"| {rows:,} | {ids} | {fetch['cpu']:.2f} | {tally['cpu']:.2f} | {tally['cpu'] / fetch['cpu']:.2f} | "
-                f"{tally['cpu'] / rows * 1e9:.0f} | {tally['peak_mb']:.0f} | {tally['seconds']:.0f} |",
-                flush=True,
-            )
+            cpu = [f"{fetch['cpu']:.2f}", f"{tally['cpu']:.2f}", f"{tally['cpu'] / fetch['cpu']:.2f}"]
+            rest = [f"{tally['cpu'] / rows * 1e9:.0f}", f"{tally['peak_mb']:.0f}", f"{tally['seconds']:.0f}"]
+            lines.append([f"{rows:,}", ids, *cpu, *rest])
+            print(*lines[-1], file=sys.stderr, flush=True)
+    header = ["rows", "ids", "fetch, CPU s", "tally, CPU s", "over fetch", "ns a row", "peak MB", "seconds"]
+    return "### Files\n\n" + table(header, lines)
 
 
-def spark_table(folder: Path, rows: int, per_user: list[int]) -> None:
-    print("| rows | rows a user | way | CPU s | seconds | ns a row | DuckDB, ns a row | shuffled bytes a row |")
-    print("| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |")
+def spark_table(folder: Path, rows: int, per_user: list[int]) -> str:
+    lines = []
     for users in per_user:
         place = make_files(folder, rows, users)
         local = measured("tally", place)
@@ -178,11 +180,11 @@ def spark_table(folder: Path, rows: int, per_user: list[int]) -> None:
             if way == "expressions" and users > 64 and rows > 2_000_000:
                 continue
             found = measured("spark", place, way)
-            print(
-                f"| {rows:,} | {users} | {way} | {found['cpu']:.1f} | {found['seconds']:.0f} | {found['cpu'] / rows * 1e9:.0f} | "
-                f"{local['cpu'] / rows * 1e9:.0f} | {found['shuffled'] / rows:.1f} |",
-                flush=True,
-            )
+            each = [f"{found['cpu'] / rows * 1e9:.0f}", f"{local['cpu'] / rows * 1e9:.0f}", f"{found['shuffled'] / rows:.1f}"]
+            lines.append([f"{rows:,}", f"{users}", way, f"{found['cpu']:.1f}", f"{found['seconds']:.0f}", *each])
+            print(*lines[-1], file=sys.stderr, flush=True)
+    header = ["rows", "rows a user", "way", "CPU s", "seconds", "ns a row", "DuckDB, ns a row", "shuffled bytes a row"]
+    return "### Spark in local mode\n\n" + table(header, lines)
 
 
 def main() -> None:
@@ -192,6 +194,7 @@ def main() -> None:
     parser.add_argument("--rows", type=float, nargs="+", default=[1e6, 1e7, 1e8])
     parser.add_argument("--per-user", type=int, nargs="+", default=[4, 64, 500])
     parser.add_argument("--spark", action="store_true")
+    page_option(parser)
     arguments = parser.parse_args()
     if arguments.task:
         name, place, *others = arguments.task
@@ -199,11 +202,12 @@ def main() -> None:
         print(json.dumps(found | {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
         return
     arguments.folder.mkdir(parents=True, exist_ok=True)
+    sizes = [int(rows) for rows in arguments.rows]
     if arguments.spark:
-        for rows in arguments.rows:
-            spark_table(arguments.folder, int(rows), arguments.per_user)
+        sections = [partial(spark_table, arguments.folder, rows, arguments.per_user) for rows in sizes]
+        show(sections, "Spark", arguments.page, ("duckdb", "pyspark"), part="-spark")
     else:
-        files_table(arguments.folder, [int(rows) for rows in arguments.rows])
+        show([partial(files_table, arguments.folder, sizes)], "Files larger than memory", arguments.page, ("duckdb",))
 
 
 if __name__ == "__main__":

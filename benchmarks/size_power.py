@@ -34,6 +34,7 @@ from evenscore.parity.methods import AUTO, METHODS
 from evenscore.simulation import Curve
 from evenscore.simulation.designs import ALTERNATIVES, DESIGNS
 from evenscore.simulation.study_result import share_error
+from pages import page_option, show, table
 
 ALPHA = 0.05
 BINS = 10
@@ -167,7 +168,7 @@ def size_table(plan: Plan, designs: Iterable[str], users: int) -> str:
     """Rejections where there is no gap."""
     lines = [(name, plan.tests(f"size-{name}-{users}", DESIGNS[name](users), plan.peer_runs)) for name in designs]
     note = f"No gap: the nominal size is 5 %. {caption(plan.runs, 0.05)}{peer_note(plan.peer_runs)}"
-    title = f"## Size, {users:,} users a group\n\n{note}"
+    title = f"### Size, {users:,} users a group\n\n{note}"
     return "\n\n".join([title, rejection_table("design", lines), size_verdict(lines, users)])
 
 
@@ -178,7 +179,7 @@ def power_table(plan: Plan) -> str:
     even = replace(specs["shift"], curves=(Curve(), Curve()), name="no gap")
     lines = [(spec.name, plan.tests(f"power-{name}", spec, peer_runs)) for name, spec in {**specs, "none": even}.items()]
     note = f"Within-user correlation .5. {caption(plan.runs, 0.5)}{peer_note(peer_runs)}"
-    title = f"## Power, {2 * POWER_USERS:,} users in all\n\n{note}"
+    title = f"### Power, {2 * POWER_USERS:,} users in all\n\n{note}"
     return "\n\n".join([title, rejection_table("gap", lines)])
 
 
@@ -196,7 +197,7 @@ def coverage_table(plan: Plan, users: Iterable[int]) -> str:
             cells.append(f"{100 * row['coverage']:.1f}{missed}")
         lines.append((spec.name, *cells))
     target = "Nominal 95 %, target 93 to 97 %; (!) is off by more than two Monte Carlo errors."
-    title = f"## Coverage of the simultaneous band of the gap\n\n{target} {caption(plan.runs, 0.95)}"
+    title = f"### Coverage of the simultaneous band of the gap\n\n{target} {caption(plan.runs, 0.95)}"
     return "\n\n".join([title, table(("simulation", *(f"{size:,} users a group" for size in sizes)), lines)])
 
 
@@ -247,13 +248,6 @@ def size_verdict(lines: list[tuple[str, list[dict[str, Any]]]], users: int) -> s
     return f"The default is {AUTO}. Target: {wanted}, with two Monte Carlo errors of slack: {found}."
 
 
-def table(header: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
-    """A Markdown table."""
-    header = list(header)
-    body = [f"| {' | '.join(line)} |" for line in [header, ["---"] * len(header), *lines]]
-    return "\n".join(body)
-
-
 def parse_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
@@ -267,7 +261,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="also run other methods and rivals")
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="keep finished runs here, and go on from them")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write the tables to this file, too")
+    page_option(parser)
     parser.add_argument("--fast", action="store_true", help="40 runs, 200 users a group")
     return parser.parse_args()
 
@@ -297,12 +291,7 @@ def main() -> None:
         sections.append(partial(power_table, plan))
     if "coverage" in arguments.tables:
         sections.append(partial(coverage_table, plan, COVERAGE_USERS[:1] if arguments.fast else COVERAGE_USERS))
-    shown = []
-    for section in sections:
-        shown.append(section())
-        print(shown[-1] + "\n", flush=True)
-        if arguments.output:
-            arguments.output.write_text("\n\n".join(shown) + "\n", encoding="utf-8")
+    show(sections, "Size, power and coverage of the tests", arguments.page, ("binsreg",))
 
 
 if __name__ == "__main__":
