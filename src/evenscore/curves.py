@@ -114,9 +114,6 @@ class Curves(Table):
     def _notes(self) -> list[str]:
         return ["ci: for each point by itself; band: for all points of the curve at once"]
 
-    def _frame_kind(self) -> str | None:
-        return self.frame_kind
-
 
 def curves(
     tally: Tally,

@@ -21,7 +21,7 @@ from evenscore.inference import DRAWS, PValue, draw_normal, empirical_p, seeded
 from evenscore.multiplicity import holm
 from evenscore.tables import Table, json_ready, label_text, p_text
 from evenscore.tally import Tally, require_groups, require_tally
-from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine
+from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine, largest, smallest
 
 Floats = NDArray[np.float64]
 
@@ -71,14 +71,12 @@ class OrderingTest(Table):
     @property
     def p_value(self) -> float:
         """The smallest adjusted p-value; nan when no pair could be judged."""
-        known = [pair.p_adjusted for pair in self.pairs if np.isfinite(pair.p_adjusted)]
-        return min(known) if known else np.nan
+        return smallest(pair.p_adjusted for pair in self.pairs)
 
     @property
     def misordered_share(self) -> float:
         """The largest estimated share of misordered pairs of people."""
-        known = [pair.misordered_share for pair in self.pairs if np.isfinite(pair.misordered_share)]
-        return max(known) if known else np.nan
+        return largest(pair.misordered_share for pair in self.pairs)
 
     @property
     def verdict(self) -> str:
@@ -118,9 +116,6 @@ class OrderingTest(Table):
             f"verdict: {self.verdict}, because {self.reason}",
             "misordered share: of pairs of people, one of each group; near-ties inflate the estimate, at_least does not count them",
         ]
-
-    def _frame_kind(self) -> str | None:
-        return self.frame_kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from evenscore.simulation import simulate
 from evenscore.tables import Table, json_ready, label_text, number_text
 from evenscore.tally import Tally, require_groups, require_tally
 from evenscore.tally.pairs import PairSums
+from evenscore.verdict import largest
 
 DRAWS = 4000
 MODEL_USERS = 4000  # users of the simulated stand-in when there is no tally; its sums are scaled afterwards
@@ -56,8 +57,7 @@ class Plan(Table):
     @property
     def gap(self) -> float:
         """The gap that is found in every pair that can be planned."""
-        known = [pair.gap for pair in self.pairs if np.isfinite(pair.gap)]
-        return max(known) if known else np.nan
+        return largest(pair.gap for pair in self.pairs)
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a pair."""

@@ -19,7 +19,7 @@ FRAMES = ("pandas", "polars", "pyarrow")
 
 
 class Table:
-    """Base of results: a subclass gives ``rows``, a title and notes."""
+    """Base of results: a subclass gives ``rows``, a title and notes, and ``frame_kind`` when it knows the kind of the data."""
 
     __slots__ = ()
 
@@ -33,12 +33,9 @@ class Table:
     def _notes(self) -> list[str]:
         return []
 
-    def _frame_kind(self) -> str | None:
-        return None
-
     def frame(self, kind: str | None = None) -> Any:
         """The rows as a frame: of the kind the data came in, else the first installed of pandas, polars and pyarrow."""
-        return as_frame(self.rows(), kind or self._frame_kind())
+        return as_frame(self.rows(), kind or getattr(self, "frame_kind", None))
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""

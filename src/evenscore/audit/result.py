@@ -24,7 +24,7 @@ from evenscore.parity.result import ParityTest
 from evenscore.tables import Table, json_ready, label_text
 from evenscore.tally import Tally
 from evenscore.thresholds.result import Thresholds
-from evenscore.verdict import combine
+from evenscore.verdict import combine, largest
 
 SCHEMA = "evenscore-audit"
 SCHEMA_VERSION = "1.0"
@@ -189,8 +189,7 @@ class Audit(Table):
     @property
     def max_gap(self) -> float:
         """The largest gap of all, with its sign."""
-        gaps = [subject.parity.max_gap for subject in self.subjects if np.isfinite(subject.parity.max_gap)]
-        return max(gaps, key=abs) if gaps else np.nan
+        return largest((subject.parity.max_gap for subject in self.subjects), key=abs)
 
     @property
     def minimum_detectable_gap(self) -> float:
@@ -327,7 +326,9 @@ class Audit(Table):
     def _notes(self) -> list[str]:
         return self.summary
 
-    def _frame_kind(self) -> str | None:
+    @property
+    def frame_kind(self) -> str | None:
+        """The kind of frame that the data came in."""
         return self.subjects[0].tally.frame_kind
 
 

@@ -323,9 +323,6 @@ class Calibrator(Table):
         chosen = [f"{label_text(each.group)}: {each.words}" for each in self.maps if self.method == "auto" and each.source == "own"]
         return chosen + [f"{label_text(group)}: {reason}" for group, reason in self.reasons.items()]
 
-    def _frame_kind(self) -> str | None:
-        return self.frame_kind
-
 
 def _counts(
     groups: tuple[Any, ...], matched: Matched, missing: NDArray[np.bool_] | None, below: list[int], above: list[int]

@@ -20,6 +20,7 @@ from evenscore.parity.result import PairTest, ParityTest
 from evenscore.splits import Split
 from evenscore.tables import Table, json_ready, p_text, text_table
 from evenscore.tally import Tally
+from evenscore.verdict import largest
 
 ENOUGH_CHECKED = 30  # users looked up in a sketch before an overlap of a tenth would be missed with less than 5 %
 
@@ -132,9 +133,6 @@ class Verification(Table):
             f"unseen: {self.unseen}",
             "log loss and AUC are from cells of the score; gaps are less what noise adds, and 0 where that is all there is",
         ]
-
-    def _frame_kind(self) -> str | None:
-        return self.frame_kind
 
 
 def verify(
@@ -259,5 +257,4 @@ def rms_gap(pair: PairTest) -> float:
 
 
 def _largest(test: ParityTest) -> float:
-    known = [value for value in map(rms_gap, test.pairs) if np.isfinite(value)]
-    return max(known) if known else np.nan
+    return largest(map(rms_gap, test.pairs))

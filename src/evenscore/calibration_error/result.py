@@ -122,6 +122,3 @@ class CalibrationError(Table):
             names = f"{label_text(pair.group_a)} − {label_text(pair.group_b)}"
             notes.append(f"{names}: {pair.debiased:+.4f} ({pair.ci_low:+.4f} to {pair.ci_high:+.4f})")
         return notes
-
-    def _frame_kind(self) -> str | None:
-        return self.frame_kind

@@ -77,6 +77,3 @@ class Impact(Table):
 
     def _notes(self) -> list[str]:
         return [f"ci: {1 - self.alpha:.0%} limits; group None (–) is everybody", *self.notes]
-
-    def _frame_kind(self) -> str | None:
-        return self.frame_kind

@@ -11,7 +11,7 @@ import numpy as np
 
 from evenscore.parity.result import Formulation, differing, not_shown
 from evenscore.tables import Table, html_table, json_ready, label_text, p_text, printable, text_table
-from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine
+from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine, largest, smallest
 
 MIN_EFFECTIVE = 20  # effective users at the threshold that a group needs
 BURDEN = (
@@ -141,26 +141,22 @@ class MarginalTest(Table):
     @property
     def p_value(self) -> float:
         """The smallest adjusted p-value; nan when no pair could be judged."""
-        known = [pair.p_adjusted for pair in self.pairs if np.isfinite(pair.p_adjusted)]
-        return min(known) if known else np.nan
+        return smallest(pair.p_adjusted for pair in self.pairs)
 
     @property
     def p_equal(self) -> float:
         """The smallest p-value of exact equality, not adjusted; with a tolerance it differs from ``p_value``."""
-        known = [pair.p_equal for pair in self.pairs if np.isfinite(pair.p_equal)]
-        return min(known) if known else np.nan
+        return smallest(pair.p_equal for pair in self.pairs)
 
     @property
     def max_gap(self) -> float:
         """The largest gap of all pairs, with its sign (group_a minus group_b)."""
-        gaps = [pair.gap for pair in self.pairs if np.isfinite(pair.p_value)]
-        return max(gaps, key=abs) if gaps else np.nan
+        return largest((pair.gap for pair in self.pairs if np.isfinite(pair.p_value)), key=abs)
 
     @property
     def minimum_detectable_gap(self) -> float:
         """The gap that the test finds with probability .8 in each pair it could judge."""
-        known = [pair.minimum_detectable_gap for pair in self.pairs if np.isfinite(pair.minimum_detectable_gap)]
-        return max(known) if known else np.nan
+        return largest(pair.minimum_detectable_gap for pair in self.pairs)
 
     @property
     def verdict(self) -> str:
@@ -274,9 +270,6 @@ class MarginalTest(Table):
 
     def _repr_html_(self) -> str:
         return Table._repr_html_(self).replace("<table>", f"{html_table(self.group_rows())}<table>", 1)
-
-    def _frame_kind(self) -> str | None:
-        return self.frame_kind
 
 
 def _fields(part: Any) -> dict[str, Any]:

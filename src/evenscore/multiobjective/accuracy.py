@@ -80,9 +80,6 @@ class BetterWeights(Table):
     def _notes(self) -> list[str]:
         return ["better: least squares of the blended outcome on the scores; errors are those of users left out of the fit"]
 
-    def _frame_kind(self) -> str | None:
-        return self.frame_kind
-
 
 def better_weights(
     data: Any,

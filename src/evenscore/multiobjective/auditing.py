@@ -19,7 +19,7 @@ from evenscore.multiplicity import holm
 from evenscore.parity import parity_test
 from evenscore.parity.result import ParityTest
 from evenscore.tables import Table, as_frame, json_ready, number_text, p_text
-from evenscore.verdict import DISPARITY, combine
+from evenscore.verdict import DISPARITY, combine, smallest
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,7 @@ class VersionAudit:
     @property
     def p_value(self) -> float:
         """The smallest adjusted p-value of the parity tests."""
-        known = [p for p in self.p_adjusted.values() if np.isfinite(p)]
-        return min(known) if known else np.nan
+        return smallest(self.p_adjusted.values())
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -169,9 +168,6 @@ class ObjectivesAudit(Table):
         notes += [f"{n:,} {'row' if n == 1 else 'rows'} left out: {name} is null" for name, n in self.dropped.items()]
         notes.append("p adjusted for the objectives and the blend by Holm's method")
         return notes
-
-    def _frame_kind(self) -> str | None:
-        return self.frame_kind
 
 
 def audit_objectives(

@@ -257,9 +257,6 @@ class JointCalibrator(Table):
         notes = [f"{n:,} {'row' if n == 1 else 'rows'} left out: {name} is null" for name, n in self.dropped.items()]
         return notes + [f"{label_text(group)}: {reason}" for group, reason in self.reasons.items()]
 
-    def _frame_kind(self) -> str | None:
-        return self.frame_kind
-
 
 @dataclass(frozen=True, slots=True)
 class Composite:

@@ -20,7 +20,7 @@ from evenscore.multiobjective.versions import row_weights, versions_of
 from evenscore.multiplicity import holm
 from evenscore.parity.methods import PARTS, Evidence, Part, draw_statistics, p_value
 from evenscore.tables import Table, json_ready, label_text, number_text, p_text
-from evenscore.verdict import DISPARITY, INCONCLUSIVE, combine
+from evenscore.verdict import DISPARITY, INCONCLUSIVE, combine, smallest
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -75,8 +75,7 @@ class LemmaTest(Table):
     @property
     def p_value(self) -> float:
         """The smallest adjusted p-value; nan when nothing could be judged."""
-        known = [part.p_adjusted for part in self.parts if np.isfinite(part.p_adjusted)]
-        return min(known) if known else np.nan
+        return smallest(part.p_adjusted for part in self.parts)
 
     @property
     def verdict(self) -> str:
@@ -114,9 +113,6 @@ class LemmaTest(Table):
 
     def _notes(self) -> list[str]:
         return [f"null: {self.null}", f"verdict: {self.verdict}, because {self.reason}"]
-
-    def _frame_kind(self) -> str | None:
-        return self.frame_kind
 
 
 def joint_calibration_test(

@@ -19,7 +19,7 @@ from evenscore.multiplicity import holm
 from evenscore.parity import parity_test
 from evenscore.parity.result import ParityTest
 from evenscore.tables import Table, json_ready, p_text
-from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine
+from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine, smallest
 
 Floats = NDArray[np.float64]
 
@@ -67,8 +67,7 @@ class WeightSweep(Table):
     @property
     def p_value(self) -> float:
         """Of the last version: the smallest p-value, adjusted for the number of weights."""
-        known = [blend.p_adjusted for blend in self.of(self.versions[-1]) if np.isfinite(blend.p_adjusted)]
-        return min(known) if known else np.nan
+        return smallest(blend.p_adjusted for blend in self.of(self.versions[-1]))
 
     @property
     def verdict(self) -> str:
@@ -125,9 +124,6 @@ class WeightSweep(Table):
         if len(self.versions) > 1:
             notes.append("calibrators are judged on the users given here: they should not be the ones they were fitted on")
         return notes
-
-    def _frame_kind(self) -> str | None:
-        return self.frame_kind
 
 
 def sweep_weights(

@@ -12,7 +12,7 @@ from evenscore.gaps import MIN_EFFECTIVE
 from evenscore.inference import DRAWS, RESOLVED
 from evenscore.parity.methods import POWER
 from evenscore.tables import Table, json_ready, label_text, p_text
-from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine
+from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine, largest, smallest
 
 Floats = NDArray[np.float64]
 
@@ -140,14 +140,12 @@ class ParityTest(Table):
     @property
     def p_value(self) -> float:
         """The smallest adjusted p-value; nan when no pair could be judged."""
-        known = [pair.p_adjusted for pair in self.pairs if np.isfinite(pair.p_adjusted)]
-        return min(known) if known else np.nan
+        return smallest(pair.p_adjusted for pair in self.pairs)
 
     @property
     def p_equal(self) -> float:
         """The smallest p-value of exact equality, not adjusted; with a tolerance it differs from ``p_value``."""
-        known = [pair.p_equal for pair in self.pairs if np.isfinite(pair.p_equal)]
-        return min(known) if known else np.nan
+        return smallest(pair.p_equal for pair in self.pairs)
 
     @property
     def verdict(self) -> str:
@@ -172,14 +170,12 @@ class ParityTest(Table):
     @property
     def minimum_detectable_gap(self) -> float:
         """The constant gap that the test finds with probability .8 in each pair it could judge."""
-        known = [pair.minimum_detectable_gap for pair in self.pairs if np.isfinite(pair.minimum_detectable_gap)]
-        return max(known) if known else np.nan
+        return largest(pair.minimum_detectable_gap for pair in self.pairs)
 
     @property
     def max_gap(self) -> float:
         """The largest gap of all pairs, with its sign (group_a minus group_b)."""
-        gaps = [pair.max_gap for pair in self.pairs if np.isfinite(pair.max_gap)]
-        return max(gaps, key=abs) if gaps else np.nan
+        return largest((pair.max_gap for pair in self.pairs), key=abs)
 
     @property
     def disagreement(self) -> str:
@@ -270,9 +266,6 @@ class ParityTest(Table):
                 few = f"fewer than {MIN_EFFECTIVE} effective users in a group"
                 notes.append(f"{pair.name}: {pair.left_out} grid points left out, {few}")
         return notes
-
-    def _frame_kind(self) -> str | None:
-        return self.frame_kind
 
 
 def differing(weighting: str, verdict: str, p_value: float, other: Formulation | None) -> str:

@@ -287,9 +287,6 @@ class Tally(Table):
             )
         return notes
 
-    def _frame_kind(self) -> str | None:
-        return self.frame_kind
-
 
 def _weighting(name: str) -> int:
     require_option("weighting", name, WEIGHTINGS)

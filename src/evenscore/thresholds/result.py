@@ -160,6 +160,3 @@ class Thresholds(Table):
             f"ci: {1 - self.alpha:.0%}, for each threshold by itself; ratio: to the highest positive rate of all groups",
         ]
         return notes + [f"{label_text(group)}: {reason}" for group, reason in self.reasons.items()]
-
-    def _frame_kind(self) -> str | None:
-        return self.frame_kind
