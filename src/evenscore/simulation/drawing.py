@@ -1,15 +1,18 @@
-"""Rows drawn from a specification: users and their rows, then groups, scores and outcomes."""
+"""Rows drawn from a specification: users and their rows, then groups, scores and outcomes; as columns or as a frame."""
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evenscore.errors import require_count, require_option
 from evenscore.simulation.distributions import BusyBeta, density_of, rows_of
 from evenscore.simulation.outcomes import BusyCurve, correlated_normals, curve_of, draw_outcomes, pulled
+from evenscore.tables import FRAMES
 
 if TYPE_CHECKING:
     from evenscore.simulation.specification import Simulation
@@ -17,6 +20,29 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Data = dict[str, NDArray[Any]]
+Seed = int | Sequence[int]
+Spec = TypeVar("Spec")
+
+
+def drawn(draw: Callable[[Spec, np.random.Generator], Data], spec: Spec, seed: Seed, frame: str | None) -> Any:
+    """What ``draw`` draws with the seed: a dict of arrays, or a frame of that kind."""
+    if frame is not None:
+        require_option("frame", frame, FRAMES)
+    columns = draw(spec, np.random.default_rng(_seed_words(seed)))
+    return columns if frame is None else _as_frame(columns, frame)
+
+
+def _seed_words(seed: Seed) -> list[int]:
+    words = list(seed) if isinstance(seed, Sequence) and not isinstance(seed, str) else [seed]
+    return [require_count("seed", word, low=0) for word in words]
+
+
+def _as_frame(columns: Data, kind: str) -> Any:
+    """Columns as a pandas, polars or pyarrow frame; an outcome that is not known is null where the library tells null from nan."""
+    library = importlib.import_module(kind)
+    if kind == "pyarrow":
+        return library.table({name: library.array(column, from_pandas=True) for name, column in columns.items()})
+    return library.DataFrame(columns, **({"nan_to_null": True} if kind == "polars" else {}))
 
 
 def draw(spec: Simulation, rng: np.random.Generator) -> Data:
@@ -36,7 +62,7 @@ def draw(spec: Simulation, rng: np.random.Generator) -> Data:
     columns = {"score": score, "outcome": _outcomes(spec, rng, mean, user), "group": group, "user": user}
     columns = _joined([columns, *_power_users(spec, rng, n_users)])
     columns["outcome"] = _labelled(spec, columns["score"], columns["outcome"])
-    return columns | {"group": _labels(spec.groups)[columns["group"]]}
+    return columns | {"group": label_array(spec.groups)[columns["group"]]}
 
 
 def _numbers_of_rows(spec: Simulation, activity: Floats) -> Ints:
@@ -102,18 +128,10 @@ def _labelled(spec: Simulation, score: Floats, outcome: NDArray[Any]) -> NDArray
     return np.where(known, outcome, np.nan)
 
 
-def _labels(groups: tuple[Any, ...]) -> NDArray[Any]:
+def label_array(groups: tuple[Any, ...]) -> NDArray[Any]:
     """The labels as an array; mixed types stay what they are."""
     if len({type(label) for label in groups}) == 1:
         return np.array(groups)
     labels = np.empty(len(groups), dtype=object)
     labels[:] = groups
     return labels
-
-
-def as_frame(columns: Data, kind: str) -> Any:
-    """Columns as a pandas, polars or pyarrow frame; an outcome that is not known is null where the library tells null from nan."""
-    library = importlib.import_module(kind)
-    if kind == "pyarrow":
-        return library.table({name: library.array(column, from_pandas=True) for name, column in columns.items()})
-    return library.DataFrame(columns, **({"nan_to_null": True} if kind == "polars" else {}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -14,7 +13,6 @@ from scipy import special
 from evenscore.columns import number_array
 from evenscore.errors import (
     OptionError,
-    listing,
     require_count,
     require_number,
     require_option,
@@ -22,10 +20,11 @@ from evenscore.errors import (
     require_text,
     shortened,
 )
-from evenscore.simulation.distributions import FixedRows, ParetoRows, PoissonRows, RowsPerUser, rows_of
+from evenscore.simulation.distributions import PoissonRows, RowsPerUser, rows_of
+from evenscore.simulation.drawing import Data, Seed, drawn, label_array
 from evenscore.simulation.outcomes import BINARY
-from evenscore.simulation.specification import Data, Label, Seed, _by_group, _labels, _plain, _seed_words
-from evenscore.tables import FRAMES, label_text
+from evenscore.simulation.parts import Label, as_rows, by_group, place_of, plain, require_distinct
+from evenscore.tables import label_text
 
 Floats = NDArray[np.float64]
 Matrix = tuple[tuple[float, ...], ...]
@@ -33,48 +32,6 @@ Matrix = tuple[tuple[float, ...], ...]
 REAL = "real"
 KINDS = (BINARY, REAL)
 WAVE = 1.5  # how fast the bend goes up and down, per standard deviation of the scores
-
-
-@dataclass(frozen=True, slots=True)
-class JointTruth:
-    """The conditional means given all scores; tuples are in the order of the groups."""
-
-    groups: tuple[Any, ...]
-    objectives: tuple[str, ...]
-    kinds: tuple[str, ...]
-    locations: tuple[float, ...]
-    spreads: tuple[float, ...]
-    intercepts: Matrix
-    slopes: tuple[Matrix, ...]
-    bends: tuple[float, ...]
-
-    def means(self, scores: ArrayLike | Mapping[str, ArrayLike], group: Any) -> Floats:
-        """E(Y_k | S_1 ... S_K, G = group), (n, K), at scores (n, K) or columns ``score_<objective>``.
-
-        With x the scores, those of binary objectives on the logit scale, and z the same standardised, it is
-        link(intercept_k + sum_j slope_kj x_j + bend cos(1.5 (z_k + z_k+1))), k + 1 of the last objective being the first.
-        """
-        place = self._place(group)
-        if isinstance(scores, Mapping):
-            scores = np.column_stack([np.asarray(scores[f"score_{name}"]) for name in self.objectives])
-        x = self._coordinates(np.asarray(scores, dtype=np.float64))
-        z = (x - np.array(self.locations)) / np.array(self.spreads)
-        wave = np.cos(WAVE * (z + np.roll(z, -1, axis=1)))
-        linear = np.array(self.intercepts[place]) + x @ np.array(self.slopes[place]).T + self.bends[place] * wave
-        binary = np.array(self.kinds) == BINARY
-        return np.where(binary, special.expit(np.where(binary, linear, 0.0)), linear)
-
-    def _coordinates(self, scores: Floats) -> Floats:
-        if scores.ndim != 2 or scores.shape[1] != len(self.objectives):
-            raise OptionError(f"scores must have the shape (n, {len(self.objectives)}), not {scores.shape}")
-        binary = np.array(self.kinds) == BINARY
-        return np.where(binary, special.logit(np.where(binary, scores, 0.5)), scores)
-
-    def _place(self, group: Any) -> int:
-        for place, label in enumerate(self.groups):
-            if label == group and type(label) is type(group):
-                return place
-        raise OptionError(f"no group {group!r}; the simulation has: {listing(map(repr, self.groups))}")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -104,8 +61,7 @@ class Objectives:
 
     def __post_init__(self) -> None:
         require_text("name", self.name)
-        if not self.groups or len(set(self.groups)) < len(self.groups):
-            raise OptionError(f"groups must be at least one label, each named once, not {self.groups!r}")
+        require_distinct(self.groups)
         if not self.objectives or len(set(self.objectives)) < len(self.objectives):
             raise OptionError(f"objectives must be at least one name, each once, not {self.objectives!r}")
         k = len(self.objectives)
@@ -132,7 +88,7 @@ class Objectives:
     @property
     def truth(self) -> JointTruth:
         """The conditional means given all scores."""
-        return JointTruth(**{field.name: getattr(self, field.name) for field in fields(JointTruth)})
+        return JointTruth(self)
 
     @property
     def score_columns(self) -> list[str]:
@@ -145,23 +101,49 @@ class Objectives:
         return {"scores": self.score_columns, "outcomes": list(self.objectives), "group": "group", "user": "user"}
 
     def data(self, seed: Seed = 0, frame: str | None = None) -> Any:
-        """Rows drawn with the seed, users side by side: a dict of arrays or a frame of that kind; an unknown label is nan."""
-        if frame is not None:
-            require_option("frame", frame, FRAMES)
-        columns = _draw(self, np.random.default_rng(_seed_words(seed)))
-        if frame is None:
-            return columns
-        library = importlib.import_module(frame)
-        return library.table(columns) if frame == "pyarrow" else library.DataFrame(columns)
+        """Rows drawn with the seed, users side by side: a dict of arrays or a frame of that kind.
+
+        An unknown label is nan, or null in a frame.
+        """
+        return drawn(_draw, self, seed, frame)
 
     def to_dict(self) -> dict[str, Any]:
         """The whole specification in JSON-ready values."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {field.name: plain(getattr(self, field.name)) for field in fields(self)}
 
     def __repr__(self) -> str:
         people = ", ".join(f"{label_text(label)}: {users:,} users" for label, users in zip(self.groups, self.users, strict=True))
         parts = ", ".join(f"{name} ({kind})" for name, kind in zip(self.objectives, self.kinds, strict=True))
         return f"Objectives: {self.name}\n  {people}, {self.rows_per_user} a user\n  {parts}"
+
+
+@dataclass(frozen=True, slots=True)
+class JointTruth:
+    """The conditional means given all scores."""
+
+    spec: Objectives
+
+    def means(self, scores: ArrayLike | Mapping[str, ArrayLike], group: Any) -> Floats:
+        """E(Y_k | S_1 ... S_K, G = group), (n, K), at scores (n, K) or columns ``score_<objective>``.
+
+        With x the scores, those of binary objectives on the logit scale, and z the same standardised, it is
+        link(intercept_k + sum_j slope_kj x_j + bend cos(1.5 (z_k + z_k+1))), k + 1 of the last objective being the first.
+        """
+        spec, place = self.spec, place_of(group, self.spec.groups)
+        if isinstance(scores, Mapping):
+            scores = np.column_stack([np.asarray(scores[f"score_{name}"]) for name in spec.objectives])
+        x = self._coordinates(np.asarray(scores, dtype=np.float64))
+        z = (x - np.array(spec.locations)) / np.array(spec.spreads)
+        wave = np.cos(WAVE * (z + np.roll(z, -1, axis=1)))
+        linear = np.array(spec.intercepts[place]) + x @ np.array(spec.slopes[place]).T + spec.bends[place] * wave
+        binary = np.array(spec.kinds) == BINARY
+        return np.where(binary, special.expit(np.where(binary, linear, 0.0)), linear)
+
+    def _coordinates(self, scores: Floats) -> Floats:
+        if scores.ndim != 2 or scores.shape[1] != len(self.spec.objectives):
+            raise OptionError(f"scores must have the shape (n, {len(self.spec.objectives)}), not {scores.shape}")
+        binary = np.array(self.spec.kinds) == BINARY
+        return np.where(binary, special.logit(np.where(binary, scores, 0.5)), scores)
 
 
 def simulate_objectives(
@@ -224,18 +206,18 @@ def simulate_objectives(
         return tuple(number_array(name, each(value)).ravel().tolist())
 
     own = np.eye(k) if slopes is None else slopes
-    rows = rows_per_user if isinstance(rows_per_user, FixedRows | PoissonRows | ParetoRows) else FixedRows(rows_per_user)
+    rows = as_rows(rows_per_user)
     return Objectives(
         name=f"{k} objectives, {rows} a user" if name is None else name,
         groups=labels,
-        users=tuple(_by_group("users", users, labels)),
+        users=tuple(by_group("users", users, labels)),
         objectives=names,
         kinds=each(kinds),
         locations=numbers("location", location),
         spreads=numbers("spread", spread),
-        intercepts=tuple(numbers("intercept", value) for value in _by_group("intercept", intercept, labels)),
-        slopes=tuple(_matrix(value) for value in _by_group("slopes", own, labels)),
-        bends=tuple(require_number("bend", value) for value in _by_group("bend", bend, labels)),
+        intercepts=tuple(numbers("intercept", value) for value in by_group("intercept", intercept, labels)),
+        slopes=tuple(_matrix(value) for value in by_group("slopes", own, labels)),
+        bends=tuple(require_number("bend", value) for value in by_group("bend", bend, labels)),
         noise=numbers("noise", noise),
         rows_per_user=rows,
         score_correlation=score_correlation,
@@ -313,7 +295,7 @@ def _draw(spec: Objectives, rng: np.random.Generator) -> Data:
     for k, name in enumerate(spec.objectives):
         values = outcomes[:, k] if spec.labelled[k] < 1 or not binary[k] else outcomes[:, k].astype(np.int64)
         columns[name] = values if spec.labelled[k] == 1 else np.where(known[:, k], values, np.nan)
-    return columns | {"group": _labels(spec.groups)[group], "user": user}
+    return columns | {"group": label_array(spec.groups)[group], "user": user}
 
 
 def _joint_normals(rng: np.random.Generator, user: Any, n_users: int, k: int, between: float, within: float) -> Floats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -12,10 +11,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from evenscore.errors import OptionError, require_count, require_number, require_option, require_sequence, require_text
-from evenscore.simulation.distributions import Density, FixedRows, ParetoRows, PoissonRows, RowsPerUser, rows_of
+from evenscore.simulation.distributions import Density, RowsPerUser, rows_of
+from evenscore.simulation.drawing import Data, Seed, drawn, label_array
 from evenscore.simulation.outcomes import BINARY, Curve, draw_outcomes
-from evenscore.simulation.specification import Label, Seed, _by_group, _curve, _density, _labels, _plain, _seed_words
-from evenscore.tables import FRAMES
+from evenscore.simulation.parts import Label, as_curve, as_density, as_rows, by_group, plain, require_distinct
 
 Floats = NDArray[np.float64]
 
@@ -47,8 +46,7 @@ class RankingSimulation:
     def __post_init__(self) -> None:
         require_text("name", self.name)
         require_count("queries", self.queries)
-        if not self.groups or len(set(self.groups)) < len(self.groups):
-            raise OptionError(f"groups must be at least one label, each named once, not {self.groups!r}")
+        require_distinct(self.groups)
         for label, users, share in zip(self.groups, self.users, self.shares, strict=True):
             require_count(f"users of group {label!r}", users)
             require_number(f"share of group {label!r}", share, 0, 1)
@@ -66,17 +64,11 @@ class RankingSimulation:
 
     def data(self, seed: Seed = 0, frame: str | None = None) -> Any:
         """Items drawn with the seed, by query: a dict of arrays query, score, outcome, group, user, or a frame of that kind."""
-        if frame is not None:
-            require_option("frame", frame, FRAMES)
-        columns = _draw(self, np.random.default_rng(_seed_words(seed)))
-        if frame is None:
-            return columns
-        library = importlib.import_module(frame)
-        return library.table(columns) if frame == "pyarrow" else library.DataFrame(columns)
+        return drawn(_draw, self, seed, frame)
 
     def to_dict(self) -> dict[str, Any]:
         """The whole specification in JSON-ready values; a part also says what kind it is."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {field.name: plain(getattr(self, field.name)) for field in fields(self)}
 
     def __repr__(self) -> str:
         head = f"RankingSimulation: {self.name}, {self.queries:,} queries of {str(self.items).replace('row', 'item')}"
@@ -131,19 +123,19 @@ def simulate_ranking(
     return RankingSimulation(
         name=name,
         queries=queries,
-        items=items if isinstance(items, FixedRows | PoissonRows | ParetoRows) else FixedRows(items),
+        items=as_rows(items),
         groups=labels,
-        shares=tuple(_by_group("shares", even if shares is None else shares, labels)),
-        users=tuple(_by_group("users", users, labels)),
-        scores=tuple(map(_density, _by_group("score", score, labels))),
-        curves=tuple(map(_curve, _by_group("curve", curve, labels))),
+        shares=tuple(by_group("shares", even if shares is None else shares, labels)),
+        users=tuple(by_group("users", users, labels)),
+        scores=tuple(map(as_density, by_group("score", score, labels))),
+        curves=tuple(map(as_curve, by_group("curve", curve, labels))),
         query_correlation=query_correlation,
         user_correlation=user_correlation,
         outcome_correlation=outcome_correlation,
     )
 
 
-def _draw(spec: RankingSimulation, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+def _draw(spec: RankingSimulation, rng: np.random.Generator) -> Data:
     n_items = rows_of(spec.items, rng.random(spec.queries))
     query = np.repeat(np.arange(spec.queries), n_items)
     group = np.searchsorted(np.cumsum(spec.shares)[:-1], rng.random(len(query)), side="right")
@@ -161,7 +153,7 @@ def _draw(spec: RankingSimulation, rng: np.random.Generator) -> dict[str, NDArra
     outcome = draw_outcomes(
         rng, mean=mean, user=user, n_users=sum(spec.users), kind=BINARY, correlation=spec.outcome_correlation, scale=0.0
     )
-    return {"query": query, "score": score, "outcome": outcome, "group": _labels(spec.groups)[group], "user": user}
+    return {"query": query, "score": score, "outcome": outcome, "group": label_array(spec.groups)[group], "user": user}
 
 
 # The truth: an item's rank in a query of m items is 1 plus a binomial number of better ones, given what the query has in common

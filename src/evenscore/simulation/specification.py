@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, TypeVar
-
-import numpy as np
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from evenscore.errors import (
     OptionError,
@@ -21,30 +19,27 @@ from evenscore.errors import (
 )
 from evenscore.simulation.distributions import (
     AnyDensity,
-    Beta,
     BusyBeta,
-    Density,
-    Discrete,
     FixedRows,
-    ParetoRows,
-    PoissonRows,
     RowsPerUser,
     density_of,
 )
-from evenscore.simulation.drawing import Data as Data
-from evenscore.simulation.drawing import _labels as _labels
-from evenscore.simulation.drawing import as_frame, draw
-from evenscore.simulation.outcomes import BINARY, OUTCOMES, AnyCurve, Bump, BusyCurve, Curve
+from evenscore.simulation.drawing import Seed, draw, drawn
+from evenscore.simulation.outcomes import BINARY, OUTCOMES, AnyCurve, BusyCurve
+from evenscore.simulation.parts import (
+    Label,
+    as_any_curve,
+    as_any_density,
+    as_rows,
+    by_group,
+    place_of,
+    plain,
+    read_part,
+    require_distinct,
+)
 from evenscore.simulation.power_users import PowerUsers
 from evenscore.simulation.truth import Truth
-from evenscore.tables import FRAMES, label_text
-
-Part = TypeVar("Part")
-Label = str | int | float | bool
-Seed = int | Sequence[int]
-
-PARTS = (Beta, BusyBeta, Discrete, FixedRows, PoissonRows, ParetoRows, Curve, BusyCurve, PowerUsers)
-KINDS: dict[str, Callable[..., Any]] = {part.__name__: part for part in PARTS}
+from evenscore.tables import label_text
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -75,8 +70,7 @@ class Simulation:
         for label in self.groups:
             if not isinstance(label, str | int | float):
                 raise OptionError(f"group label {label!r} must be text or a number")
-        if not self.groups or len(set(self.groups)) < len(self.groups):
-            raise OptionError(f"groups must be at least one label, each named once, not {self.groups!r}")
+        require_distinct(self.groups)
         for name in ("users", "scores", "curves", "rows_per_user", "informative"):
             if len(getattr(self, name)) != len(self.groups):
                 raise OptionError(f"{name} has {len(getattr(self, name))} entries for {len(self.groups)} groups")
@@ -108,24 +102,18 @@ class Simulation:
 
     def place(self, group: Any) -> int:
         """Where a group stands among the groups."""
-        for place, label in enumerate(self.groups):
-            if label == group and type(label) is type(group):
-                return place
-        raise OptionError(f"no group {group!r}; the simulation has: {listing(map(repr, self.groups))}")
+        return place_of(group, self.groups)
 
     def data(self, seed: Seed = 0, frame: str | None = None) -> Any:
         """Rows drawn with the seed, users side by side: a dict of arrays score, outcome, group, user, or a frame of that kind.
 
         With a ``threshold`` the outcome is nan, or null in a frame, where the decision withheld it.
         """
-        if frame is not None:
-            require_option("frame", frame, FRAMES)
-        columns = draw(self, np.random.default_rng(_seed_words(seed)))
-        return columns if frame is None else as_frame(columns, frame)
+        return drawn(draw, self, seed, frame)
 
     def to_dict(self) -> dict[str, Any]:
         """The whole specification in JSON-ready values; a part also says what kind it is."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {field.name: plain(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod
     def from_dict(cls, written: Mapping[str, Any]) -> Simulation:
@@ -137,7 +125,7 @@ class Simulation:
                 [*(f"no {name}" for name in sorted(known - given)), *(f"unknown {name}" for name in sorted(given - known))]
             )
             raise OptionError(f"this is not a written simulation: {wrong}")
-        return cls(**{name: _read_part(value) for name, value in written.items()})
+        return cls(**{name: read_part(value) for name, value in written.items()})
 
     def __repr__(self) -> str:
         head = f"Simulation: {self.name}" + (" (users span groups)" if self.spanning else "")
@@ -213,17 +201,17 @@ def simulate(
     """
     given = groups if groups is not None else users if isinstance(users, Mapping) else ("a", "b")
     labels = require_sequence("groups", given)
-    rows = tuple(map(_rows, _by_group("rows_per_user", rows_per_user, labels)))
-    pulls = _by_group("informative", informative, labels)
+    rows = tuple(map(as_rows, by_group("rows_per_user", rows_per_user, labels)))
+    pulls = by_group("informative", informative, labels)
     if not isinstance(informative, Mapping):
         pull = require_number("informative", informative, -1, 1)
         pulls = [-pull if place % 2 else pull for place in range(len(labels))]
     spec = Simulation(
         name="" if name is None else name,
         groups=labels,
-        users=tuple(_by_group("users", users, labels)),
-        scores=tuple(map(_any_density, _by_group("score", score, labels))),
-        curves=tuple(map(_any_curve, _by_group("curve", curve, labels))),
+        users=tuple(by_group("users", users, labels)),
+        scores=tuple(map(as_any_density, by_group("score", score, labels))),
+        curves=tuple(map(as_any_curve, by_group("curve", curve, labels))),
         rows_per_user=rows,
         outcome=outcome,
         scale=scale,
@@ -278,70 +266,3 @@ def _require_possible(spec: Simulation) -> None:
             raise OptionError(
                 f"threshold={shortened(spec.threshold)} leaves group {label!r} no known outcome: no score is {_side(spec)}"
             )
-
-
-def _by_group(name: str, given: Part | Mapping[Any, Part], labels: tuple[Label, ...]) -> list[Part]:
-    """One value for each group."""
-    if not isinstance(given, Mapping):
-        return [given] * len(labels)
-    if set(given) != set(labels):
-        raise OptionError(f"{name} is given for {listing(map(repr, given))}; the groups are {listing(map(repr, labels))}")
-    return [given[label] for label in labels]
-
-
-def _density(given: Any) -> Density:
-    if isinstance(given, Beta | Discrete):
-        return given
-    if isinstance(given, tuple) and len(given) == 2:
-        return Beta(*given)
-    raise OptionError(f"score={shortened(given)} is not known; give (a, b) for a Beta density, Beta(a, b) or Discrete(values)")
-
-
-def _any_density(given: Any) -> AnyDensity:
-    return given if isinstance(given, BusyBeta) else _density(given)
-
-
-def _curve(given: Any) -> Curve:
-    if isinstance(given, Curve):
-        return given
-    if isinstance(given, tuple) and len(given) == 2:
-        return Curve(*given)
-    raise OptionError(f"curve={shortened(given)} is not known; give (intercept, slope) or Curve(intercept, slope, bump)")
-
-
-def _any_curve(given: Any) -> AnyCurve:
-    return given if isinstance(given, BusyCurve) else _curve(given)
-
-
-def _rows(given: Any) -> RowsPerUser:
-    return given if isinstance(given, FixedRows | PoissonRows | ParetoRows) else FixedRows(given)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "__dataclass_fields__"):
-        return {"kind": type(value).__name__} | asdict(value)
-    return value
-
-
-def _read_part(value: Any) -> Any:
-    """The inverse of ``_plain``."""
-    if isinstance(value, list | tuple):
-        return tuple(_read_part(item) for item in value)
-    if not isinstance(value, Mapping):
-        return value
-    entries = dict(value)
-    kind = entries.pop("kind", None)
-    require_option("kind", kind, KINDS)
-    if entries.get("bump") is not None:
-        entries["bump"] = Bump(**entries["bump"])
-    try:
-        return KINDS[kind](**entries)
-    except TypeError as error:
-        raise OptionError(f"a written {kind} cannot be read: {error}") from error
-
-
-def _seed_words(seed: Seed) -> list[int]:
-    words = list(seed) if isinstance(seed, Sequence) and not isinstance(seed, str) else [seed]
-    return [require_count("seed", word, low=0) for word in words]
