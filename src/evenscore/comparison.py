@@ -147,14 +147,13 @@ def compare_rest(tally: Tally, group: Any, weighting: str, whole: Whole | None =
     gone = left["W"] <= 1e-12 * whole.sums.W  # what a difference of equal sums leaves is rounding
     rest = _placed(tally.lattice, {name: np.where(gone, 0.0, value) for name, value in left.items()})
     cells = np.flatnonzero(own.W + rest.W > 0)
-    square = np.ix_(cells, cells)
     own_pairs = tally.pair_matrices(group, group, weighting, cells)
     assert own_pairs is not None
     shared = None
     for other in others if tally.cross else ():
         found = tally.pair_matrices(group, other, weighting, cells)
         shared = found if shared is None else shared if found is None else shared + found
-    rest_pairs = PairMatrices(*(getattr(whole.pairs, name)[square] for name in PairMatrices.__slots__)) - own_pairs
+    rest_pairs = whole.pairs.at(cells) - own_pairs
     if shared is not None:
         rest_pairs = rest_pairs - shared - shared.transposed()
     a = _side(tally, (group,), group, _at_cells(own, cells), own_pairs)

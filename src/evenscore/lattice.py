@@ -258,6 +258,14 @@ class Lattice:
         mean_axis = self.to_axis(np.where(known, mean_scores, self.low))
         return np.where(known, np.clip(mean_axis, edges[:-1], edges[1:]), middle)
 
+    def limits(self, cells: NDArray[np.int64], means: Floats) -> tuple[Floats, Floats]:
+        """Between which scores cells lie; a cell of one value lies at it, an end cell without an end at its mean score."""
+        if self.values is not None:
+            return self.values[cells], self.values[cells]
+        edges = np.concatenate([[self.low], self.edges, [self.high]])
+        point = self.open_ended & ((cells == 0) | (cells == self.n_cells - 1))
+        return np.where(point, means, edges[cells]), np.where(point, means, edges[cells + 1])
+
     def axis_slopes(self, mean_scores: Floats) -> Floats:
         """Steps on the axis per step of the score inside each cell; 0 where a cell is a point or has no end."""
         slopes = np.ones(self.n_cells)

@@ -58,7 +58,7 @@ class Counted(Table):
 
     @property
     def n_null(self) -> int:
-        """Rows without a score."""
+        """Rows without a score, or without one of several."""
         return sum(count["null_scores"] for count in self.counts)
 
     @property
@@ -67,7 +67,7 @@ class Counted(Table):
         return bool(self.n_unknown or self.n_null or self.n_outside > OFTEN * self.n_rows)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row for each group: rows, and how many scores were below or above the range seen in training."""
+        """One row for each group: rows, and how many scores were outside the range seen in training."""
         return [dict(count) for count in self.counts]
 
     def notes(self) -> list[str]:

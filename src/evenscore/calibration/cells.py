@@ -48,14 +48,10 @@ class Cells:
     @property
     def limits(self) -> tuple[float, float]:
         """The scores between which rows were seen, up to their cells; an end cell without a limit ends at its mean."""
-        used, lattice = self.used, self.lattice
-        first, last = int(used[0]), int(used[-1])
-        if lattice.values is not None:
-            return float(lattice.values[first]), float(lattice.values[last])
-        closed = not lattice.open_ended
-        low = lattice.edges[first - 1] if first > 0 else lattice.low if closed else self.score[first]
-        high = lattice.edges[last] if last < lattice.n_cells - 1 else lattice.high if closed else self.score[last]
-        return float(min(low, self.score[first])), float(max(high, self.score[last]))
+        ends = self.used[[0, -1]]
+        means = self.score[ends]
+        low, high = self.lattice.limits(ends, means)
+        return float(min(low[0], means[0])), float(max(high[1], means[1]))
 
     def without_folds(self) -> list[Cells]:
         """The cells without each user fold; inside a cell, and about pairs of cells, nothing is known then."""

@@ -40,7 +40,8 @@ def to_sql(
     """SQL for the calibrated score: a CASE expression, or a SELECT that joins a table of pieces."""
     require_option("style", style, STYLES)
     require_option("on_unknown", on_unknown, ON_UNKNOWN)
-    score_sql, group_sql = _column_sql(calibrator, score, group)
+    score, groups = column_names(calibrator, score, group)
+    score_sql, group_sql = quoted(score), [quoted(each) for each in groups]
     refuse_equal_texts(calibrator.groups)
     if style == "case":
         expression = case_expression(calibrator, score_sql, group_sql, on_unknown)
@@ -50,7 +51,7 @@ def to_sql(
     return _join(calibrator, table, score_sql, group_sql, name, on_unknown)
 
 
-def _column_sql(calibrator: Calibrator, score: str | None, group: str | Sequence[str] | None) -> tuple[str, list[str]]:
+def column_names(calibrator: Calibrator, score: str | None, group: str | Sequence[str] | None) -> tuple[str, list[str]]:
     """The columns by name, those of the training data by default."""
     known = calibrator.columns
     score = score or (known.score if known is not None else None)
@@ -60,7 +61,7 @@ def _column_sql(calibrator: Calibrator, score: str | None, group: str | Sequence
     width = len(calibrator.groups[0]) if isinstance(calibrator.groups[0], tuple) else 1
     if len(names) != width:
         raise OptionError(f"the calibrator's groups are made of {width} columns; group= names {len(names)}")
-    return quoted(score), [quoted(each) for each in names]
+    return score, names
 
 
 def case_expression(calibrator: Calibrator, score: str, groups: Sequence[str], on_unknown: str) -> str:

@@ -6,15 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from evenscore.calibration.calibrator import Calibrator
-from evenscore.calibration.export import literal
+from evenscore.calibration.export import ON_UNKNOWN, column_names, literal
 from evenscore.calibration.export import number as number_sql
 from evenscore.calibration.maps import GroupMap, Segment
 from evenscore.columns import shortened
 from evenscore.engines import engine_of
 from evenscore.engines.sql import DUCKDB, SPARK, Dialect
-from evenscore.errors import DataError, OptionError, listing, require_option
-
-UNKNOWN = ("null", "pooled", "keep")
+from evenscore.errors import DataError, listing, require_option
 
 
 def apply_calibrator(
@@ -39,7 +37,7 @@ def apply_calibrator(
         What a group without a map gets: "null", "pooled" (the map of all groups together), or "keep" (the score itself). A missing
         score stays missing.
     """
-    require_option("on_unknown", on_unknown, UNKNOWN)
+    require_option("on_unknown", on_unknown, ON_UNKNOWN)
     engine = engine_of(data)
     if engine not in (*_APPLY, "ibis"):
         raise DataError(f"data is of type {type(data).__name__}; for data in memory use calibrator.transform(scores, groups)")
@@ -53,14 +51,7 @@ def apply_calibrator(
 def _columns(
     calibrator: Calibrator, score: str | None, group: str | Sequence[str] | None, held: list[str]
 ) -> tuple[str, list[str]]:
-    known = calibrator.columns
-    score = score or (known.score if known is not None else None)
-    groups = [group] if isinstance(group, str) else list(group) if group else list(known.group) if known is not None else []
-    if score is None or not groups:
-        raise OptionError("name the columns: score=... and group=...")
-    width = len(calibrator.groups[0]) if isinstance(calibrator.groups[0], tuple) else 1
-    if len(groups) != width:
-        raise OptionError(f"the calibrator's groups are made of {width} columns; group= names {len(groups)}")
+    score, groups = column_names(calibrator, score, group)
     for column in (score, *groups):
         if column not in held:
             raise DataError(f"no column {shortened(column)}; the data has: {listing(held)}")

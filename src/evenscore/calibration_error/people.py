@@ -72,9 +72,7 @@ def everybody(tally: Tally, weighting: str) -> People:
     """The people of all groups; a user in several groups keeps the weights of each."""
     whole = Whole.of(tally, weighting)
     cells = np.flatnonzero(whole.sums.W > 0)
-    square = np.ix_(cells, cells)
-    pairs = PairMatrices(*(getattr(whole.pairs, name)[square] for name in PairMatrices.__slots__))
-    return _people(tally, None, tally.groups, whole.sums, cells, pairs)
+    return _people(tally, None, tally.groups, whole.sums, cells, whole.pairs.at(cells))
 
 
 def _people(
@@ -82,7 +80,7 @@ def _people(
 ) -> People:
     weight, lattice = sums.W[cells], tally.lattice
     score = sums.X[cells] / weight if lattice.values is None else lattice.values[cells]
-    low, high = cell_limits(lattice, score, cells)
+    low, high = lattice.limits(cells, score)
     return People(
         label=label,
         groups=groups,
@@ -100,16 +98,6 @@ def _people(
         pairs=pairs,
         sums=sums,
     )
-
-
-def cell_limits(lattice: Lattice, mean: Floats, cells: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Between which scores each cell lies; cells of one value, and end cells without an end, lie at their mean score."""
-    if lattice.discrete:
-        return mean, mean
-    edges = np.concatenate([[lattice.low], lattice.edges, [lattice.high]])
-    low, high = edges[cells], edges[cells + 1]
-    point = lattice.open_ended & ((cells == 0) | (cells == lattice.n_cells - 1))
-    return np.where(point, mean, low), np.where(point, mean, high)
 
 
 def require_outcome_scale(tally: Tally) -> None:

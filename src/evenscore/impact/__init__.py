@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.fitting import calibrate
 from evenscore.calibration.maps import GroupMap
-from evenscore.calibration_error.people import cell_limits, require_outcome_scale
+from evenscore.calibration_error.people import require_outcome_scale
 from evenscore.columns import number_array
 from evenscore.errors import DataError, OptionError, require_alpha, require_flag, require_option, shortened
 from evenscore.impact.result import CLASSIFICATION, Impact
@@ -173,7 +173,7 @@ def _scores(tally: Tally, group: Any, weighting: str, group_map: GroupMap, cuts:
     cells = np.flatnonzero(sums.A > 0)
     middle = lattice.to_score(sums.position)[cells]
     mean = np.divide(sums.X[cells], sums.W[cells], out=middle, where=sums.W[cells] > 0)
-    low, high = cell_limits(lattice, mean if lattice.values is None else lattice.values[cells], cells)
+    low, high = lattice.limits(cells, mean)
     chance = sums.A[cells] / sums.A.sum()
     noise = np.zeros((0, len(cells))) if rng is None else _share_noise(tally, group, weighting, cells, rng)
     knots = np.concatenate([group_map.score, cuts])

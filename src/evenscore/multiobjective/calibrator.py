@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.calibration.calibrator import NULLS, OFTEN, ON_UNKNOWN, Calibrator
+from evenscore.calibration.calibrator import NULLS, OFTEN, ON_UNKNOWN, Calibrator, Counted
 from evenscore.calibration.matching import Matched, match_groups, refuse_unknown
 from evenscore.coding import CHUNK
 from evenscore.columns import Column, common_length, find_column, nulls_in, number_array, numbers_in, open_table
@@ -25,15 +25,10 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class JointApplied(Table):
-    """Jointly calibrated scores with what was counted on the way; made by ``JointCalibrator.apply``.
-
-    scores: (n_rows, K). counts: one dict a group, and one for unknown and missing groups if there were any.
-    """
+class JointApplied(Counted):
+    """Jointly calibrated scores, (n_rows, K), with what was counted on the way; made by ``JointCalibrator.apply``."""
 
     scores: Floats
-    counts: tuple[dict[str, Any], ...]
-    on_unknown: str
 
     @property
     def n_outside(self) -> int:
@@ -46,23 +41,12 @@ class JointApplied(Table):
         return sum(count["far"] for count in self.counts)
 
     @property
-    def n_unknown(self) -> int:
-        """Rows whose group the calibrator does not know, missing ones included."""
-        return sum(count["rows"] for count in self.counts if not count["known"])
+    def notable(self) -> bool:
+        """Whether somebody should be told: unknown groups, missing scores, or more than 1 % of rows outside the range or far."""
+        return bool(self.n_unknown or self.n_null or max(self.n_outside, self.n_far) > OFTEN * self.n_rows)
 
-    @property
-    def n_null(self) -> int:
-        """Rows without all scores; all their calibrated scores are missing."""
-        return sum(count["null_scores"] for count in self.counts)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One row a group."""
-        return [dict(count) for count in self.counts]
-
-    def _title(self) -> str:
-        return f"{self.scores.shape[0]:,} rows with {self.scores.shape[1]} jointly calibrated scores"
-
-    def _notes(self) -> list[str]:
+    def notes(self) -> list[str]:
+        """What was unusual, in words."""
         treated = {"pooled": "got the maps of everybody", "keep": "kept their scores", "error": ""}[self.on_unknown]
         found = (
             (self.n_outside, "rows have a score outside the range seen in training: held constant"),
@@ -71,6 +55,9 @@ class JointApplied(Table):
             (self.n_null, "rows lack a score and have none afterwards"),
         )
         return [f"{n:,} {what}" for n, what in found if n]
+
+    def _title(self) -> str:
+        return f"{self.scores.shape[0]:,} rows with {self.scores.shape[1]} jointly calibrated scores"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -130,8 +117,8 @@ class JointCalibrator(Table):
         constant; ``apply`` gives the counts.
         """
         applied = self.apply(data, groups, on_unknown=on_unknown, nulls=nulls)
-        if applied.n_unknown or applied.n_null or max(applied.n_outside, applied.n_far) > OFTEN * len(applied.scores):
-            warnings.warn("; ".join(applied._notes()), EvenscoreWarning, stacklevel=2)
+        if applied.notable:
+            warnings.warn("; ".join(applied.notes()), EvenscoreWarning, stacklevel=2)
         return applied.scores
 
     def apply(self, data: Any, groups: Any = None, on_unknown: str = "error", nulls: str = "error") -> JointApplied:
@@ -142,9 +129,8 @@ class JointCalibrator(Table):
         if self.single is not None:
             return _from_single(self.single, scores[0].values, labels, on_unknown, nulls)
         if len(scores[0]) == 0:
-            return JointApplied(
-                np.zeros((0, len(scores))), _counts(self.groups, np.zeros((len(self.maps) + 1, 4), int)), on_unknown
-            )
+            none = np.zeros((len(self.maps) + 1, 4), int)
+            return JointApplied(_counts(self.groups, none), on_unknown, np.zeros((0, len(scores))))
         missing = _missing(scores, nulls)
         values = [numbers_in(column, known=None if missing is None else ~missing) for column in scores]
         matched = match_groups(labels, self.groups, len(values[0]))
@@ -203,7 +189,7 @@ class JointCalibrator(Table):
                 counts[place] += (len(mine[0]), outside, far, absent)
         if missing is not None:
             found[missing] = np.nan
-        return JointApplied(found, _counts(self.groups, counts), on_unknown)
+        return JointApplied(_counts(self.groups, counts), on_unknown, found)
 
     def composite(self, weights: Any) -> Composite:
         """The blended score sum_k w_k E(Y_k | ...) for any weights: a list in the order of the scores, or a dict by outcome."""
@@ -317,4 +303,4 @@ def _from_single(single: Calibrator, scores: Any, labels: Any, on_unknown: str, 
         }
         for count in applied.counts
     )
-    return JointApplied(applied.scores[:, None], counts, on_unknown)
+    return JointApplied(counts, on_unknown, applied.scores[:, None])

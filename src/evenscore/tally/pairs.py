@@ -35,6 +35,11 @@ class PairMatrices:
     def __sub__(self, other: PairMatrices) -> PairMatrices:
         return PairMatrices(self.ww - other.ww, self.wy - other.wy, self.yw - other.yw, self.yy - other.yy)
 
+    def at(self, cells: NDArray[np.int64]) -> PairMatrices:
+        """The same for some of the cells."""
+        square = np.ix_(cells, cells)
+        return PairMatrices(self.ww[square], self.wy[square], self.yw[square], self.yy[square])
+
     def transposed(self) -> PairMatrices:
         """The same with the two sides in the other order."""
         return PairMatrices(self.ww.T, self.yw.T, self.wy.T, self.yy.T)
