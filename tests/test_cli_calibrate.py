@@ -154,3 +154,35 @@ def test_the_scale_of_a_reference_group_is_named_on_the_command_line(folder, tmp
     assert es.Calibrator.load(tmp_path / "map.json").reference == "b"
     done = run(*command, "--reference", "z")
     assert done.returncode == 2 and "--reference z: no group is called so; there are: a, b" in done.stderr
+
+
+def test_columns_of_a_csv_file_have_their_types_in_a_parquet_file_unless_that_alters_them(folder, tmp_path):
+    n = 30_000
+    columns = {
+        "score": np.full(n, "0.50"),
+        "group": np.full(n, "a"),
+        "age": np.arange(n).astype(str),
+        "code": np.array([f"{i % 1000:03}" for i in range(n)]),
+        "day": np.full(n, "2026-01-31"),
+        "late": np.array(["1"] * (n - 1) + ["one"]),
+        "gap": np.array([""] + ["2.5"] * (n - 1)),
+    }
+    pd.DataFrame(columns).to_csv(tmp_path / "rows.csv", index=False)
+    done = run("apply", folder / "map.json", tmp_path / "rows.csv", "--out", tmp_path / "out.parquet")
+    assert done.returncode == 0, done.stderr
+    found = duckdb.sql(f"SELECT * FROM '{tmp_path}/out.parquet'")
+    kinds = dict(zip(found.columns, map(str, found.types), strict=True))
+    assert kinds == {
+        "score": "DOUBLE",
+        "group": "VARCHAR",
+        "age": "BIGINT",
+        "code": "VARCHAR",
+        "day": "DATE",
+        "late": "VARCHAR",
+        "gap": "DOUBLE",
+        "calibrated": "DOUBLE",
+    }
+    assert found.order("age").limit(8).fetchall()[7][2:4] == (7, "007")
+    run("apply", folder / "map.json", tmp_path / "rows.csv", "--out", tmp_path / "out.csv")
+    lines = [(tmp_path / name).read_text().splitlines() for name in ("rows.csv", "out.csv")]
+    assert [line.rsplit(",", 1)[0] for line in lines[1]] == lines[0]

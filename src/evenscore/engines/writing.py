@@ -48,7 +48,7 @@ class Stream:
     for the group columns in the types that a tally would see.
     """
 
-    types: dict[str, str]
+    found: Source
     source: str
     score: str
     groups: tuple[str, ...]
@@ -72,7 +72,7 @@ def open_stream(data: Paths, score: str, groups: Sequence[str], say: Callable[[s
     as_groups = tuple(
         column(name, found.types[name]) if selected[name] == quoted(name) else f"CAST({quoted(name)} AS VARCHAR)" for name in groups
     )
-    return Stream(found.types, raw, as_score, as_groups, tuple(found.types[name] for name in groups))
+    return Stream(found, raw, as_score, as_groups, tuple(found.types[name] for name in groups))
 
 
 def count_groups(stream: Stream) -> tuple[list[Any], list[int], list[int]]:
@@ -102,20 +102,21 @@ def count_outside(stream: Stream, ranges: Sequence[tuple[str, float, float]]) ->
 def copy_with_column(stream: Stream, expression: str, name: str, path: Path, progress: Progress | None = None) -> None:
     """Write all rows with one more column; a missing score stays missing."""
     column = f"CASE WHEN {_is_missing(stream.score)} THEN NULL ELSE {expression} END AS {quoted(name)}"
-    _copy(f"SELECT *, {column} FROM {stream.source}", stream.types, [name], path, progress)
+    _copy(f"SELECT {_held(stream.found, path)}, {column} FROM {stream.source}", stream.found, [name], path, progress)
 
 
 def copy_with_arrays(data: Paths, arrays: Mapping[str, NDArray[np.float64]], path: Path, progress: Progress | None = None) -> None:
     """Write all rows with a column for each array, in the order of the rows; nan becomes null."""
     found = open_files(data)
     columns = ", ".join(f"nullif(added.{quoted(name)}, 'nan'::DOUBLE) AS {quoted(name)}" for name in arrays)
-    rows = f"SELECT held.*, {columns} FROM {_unchanged(found)} AS held POSITIONAL JOIN {ADDED} AS added"
-    _copy(rows, found.types, list(arrays), path, progress, arrays)
+    held = f"(SELECT {_held(found, path)} FROM {_unchanged(found)})"
+    rows = f"SELECT held.*, {columns} FROM {held} AS held POSITIONAL JOIN {ADDED} AS added"
+    _copy(rows, found, list(arrays), path, progress, arrays)
 
 
 def _copy(
     rows: str,
-    held: Mapping[str, str],
+    found: Source,
     new: Sequence[str],
     path: Path,
     progress: Progress | None,
@@ -124,10 +125,27 @@ def _copy(
     """Write what SQL selects, if the file and its new columns can be called so."""
     if path.suffix.lower() not in FORMATS:
         raise OptionError(f"{path}: results are written as {listing(FORMATS)}")
-    if taken := [name for name in new if name.lower() in {known.lower() for known in held}]:
+    if taken := [name for name in new if name.lower() in {known.lower() for known in found.types}]:
         raise OptionError(f"the data has a column {taken[0]!r} already; give the new one another name")
     with written_whole(path) as temporary:
         _run(f"COPY ({rows}) TO {sql_text(temporary)} ({FORMATS[path.suffix.lower()]})", progress, arrays)
+
+
+def _held(found: Source, path: Path) -> str:
+    """The columns as they are; in a Parquet file those of a CSV file have their types, where no value is lost or altered by it."""
+    typed = {name: kind for name, kind in found.types.items() if kind != "VARCHAR"}
+    if _unchanged(found) == found.sql or FORMATS.get(path.suffix.lower()) != PARQUET or not typed:
+        return "*"
+    counts = []
+    for name, kind in typed.items():
+        text, value = quoted(name), f"TRY_CAST({quoted(name)} AS {kind})"
+        altered = f"{value} IS NULL" + (f" OR CAST({value} AS VARCHAR) != {text}" if kind.endswith("INT") else "")  # 007 is not 7
+        counts.append(f"count(*) FILTER ({text} IS NOT NULL AND ({altered}))")
+    lost = _run(f"SELECT {', '.join(counts)} FROM {_unchanged(found)}").fetchone()
+    kept = [
+        f"CAST({quoted(name)} AS {kind}) AS {quoted(name)}" for (name, kind), n in zip(typed.items(), lost, strict=True) if not n
+    ]
+    return f"* REPLACE ({', '.join(kept)})" if kept else "*"
 
 
 def _unchanged(found: Source) -> str:
