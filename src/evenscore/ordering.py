@@ -19,13 +19,14 @@ from evenscore.errors import require_alpha, require_gap
 from evenscore.gaps import MIN_EFFECTIVE
 from evenscore.inference import DRAWS, PValue, draw_normal, empirical_p, seeded
 from evenscore.multiplicity import holm
-from evenscore.tables import Table, json_ready, label_text, p_text
+from evenscore.tables import Table, json_ready, label_text, number_text, p_text
 from evenscore.tally import Tally, require_groups, require_tally
 from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine, largest, smallest
 
 Floats = NDArray[np.float64]
 
 LEVELS = np.linspace(0.05, 0.95, 24)
+UNSHOWN = "no misordering is shown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,10 @@ class OrderingTest(Table):
     @property
     def reason(self) -> str:
         """Why the verdict is what it is."""
-        wanted = [pair.reason for pair in self.pairs if pair.verdict == self.verdict]
-        return "; ".join(dict.fromkeys(wanted))
+        wanted = [pair for pair in self.pairs if pair.verdict == self.verdict]
+        if self.verdict == INCONCLUSIVE and len(wanted) > 1:
+            return "; ".join(dict.fromkeys(pair.reason if np.isnan(pair.p_value) else UNSHOWN for pair in wanted))
+        return "; ".join(dict.fromkeys(pair.reason for pair in wanted))
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a pair."""
@@ -288,8 +291,8 @@ def _judged(pair: OrderingPair, p_adjusted: float, alpha: float, tolerance: floa
     low, high = names[id(pair.low_group)], names[id(pair.high_group)]
     if p_adjusted <= alpha:
         found = (
-            f"{low} at score {pair.low_score:.4g} has an expected outcome {pair.worst:.4g} above that of {high} at the higher "
-            f"score {pair.high_score:.4g}; at least {pair.at_least:.1%} of pairs are misordered"
+            f"the expected outcome of {low} at score {number_text(pair.low_score)} is {number_text(pair.worst)} above that of "
+            f"{high} at the higher score {number_text(pair.high_score)}; at least {pair.at_least:.1%} of pairs are misordered"
         )
         return replace(pair, p_adjusted=p_adjusted, verdict=DISPARITY, reason=found)
     if pair.verdict == PARITY:

@@ -57,6 +57,8 @@ def as_frame(rows: list[dict[str, Any]], kind: str | None = None) -> Any:
     if kind is None:
         kind = next((name for name in FRAMES if name in sys.modules), None) or _first_installed()
     require_option("kind", kind, FRAMES)
+    if importlib.util.find_spec(kind) is None:
+        raise EvenscoreError(f"{kind} is not installed; install it, name another of {', '.join(FRAMES)}, or use .rows()")
     library = importlib.import_module(kind)
     return library.table(columns) if kind == "pyarrow" else library.DataFrame(columns)
 

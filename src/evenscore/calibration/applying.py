@@ -40,7 +40,7 @@ def apply_files(
         raise DataError(f"the score is missing in {sum(n_missing):,} of {sum(n_rows):,} rows; nulls='keep' leaves them missing")
     matched = match_groups(labels if len(labels) > 1 else labels[0], calibrator.groups, len(n_rows))
     if on_unknown == "error":
-        refuse_unknown(_by_row(matched, n_rows), calibrator.groups)
+        refuse_unknown(matched, calibrator.groups, n_rows)
     conditions = _conditions(stream, labels, matched)
     maps = dict(enumerate(calibrator.maps)) | {-1: calibrator.pooled}
     ranges = dict(conditions)
@@ -60,14 +60,6 @@ def _names(calibrator: Calibrator, score: str | None, group: str | Sequence[str]
     if score is None or not names:
         raise OptionError("name the columns of the score and of the group")
     return score, names
-
-
-def _by_row(matched: Matched, n_rows: list[int]) -> Matched:
-    """As many unknown labels as there are rows of them, for a message that counts rows; beyond a million it counts labels."""
-    counts = np.array(n_rows)
-    if counts.sum() > 1_000_000:
-        return matched
-    return Matched(np.repeat(matched.places, counts), matched.strangers)
 
 
 def _conditions(stream: Stream, labels: list[Any], matched: Matched) -> dict[int, str]:

@@ -120,20 +120,22 @@ def _at(column: Column, row: int) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def refuse_unknown(matched: Matched, labels: Sequence[Any]) -> None:
-    """Raise when a row's group is unknown or missing."""
-    n_unknown, n_missing = (int((matched.places == kind).sum()) for kind in (UNKNOWN, MISSING))
+def refuse_unknown(matched: Matched, labels: Sequence[Any], n_rows: Sequence[int] | None = None) -> None:
+    """Raise when a row's group is unknown or missing; with ``n_rows`` each place stands for so many rows of a file."""
+    counts_of = np.ones(len(matched.places), dtype=np.int64) if n_rows is None else np.asarray(n_rows)
+    n_unknown, n_missing = (int(counts_of[matched.places == kind].sum()) for kind in (UNKNOWN, MISSING))
     if not n_unknown and not n_missing:
         return
     counts = [f"{n_unknown:,} unknown" if n_unknown else "", f"{n_missing:,} missing" if n_missing else ""]
-    rows = np.flatnonzero(matched.places < 0)[:3].tolist()
+    rows = ", ".join(map(str, np.flatnonzero(matched.places < 0)[:3].tolist()))
+    where = f" (first rows, from 0: {rows})" if n_rows is None else ""
     shown = f", such as {listing(shortened(label) for label in matched.strangers[:5])}" if matched.strangers else ""
     alike = [label for label in labels if any(str(label) == str(other) for other in matched.strangers)]
     hint = (
         f"; {shortened(alike[0])} is known as {type(alike[0]).__name__}: labels of another type are other labels" if alike else ""
     )
     raise DataError(
-        f"groups: {' and '.join(filter(None, counts))} of {len(matched.places):,} labels{shown} (first rows, from 0: "
-        f"{', '.join(map(str, rows))}); the calibrator knows {listing(map(repr, labels))}{hint}. "
+        f"groups: {' and '.join(filter(None, counts))} of {int(counts_of.sum()):,} labels{shown}{where}; "
+        f"the calibrator knows {listing(map(repr, labels))}{hint}. "
         "on_unknown='pooled' gives them the map of everybody, on_unknown='keep' leaves their scores as they are"
     )

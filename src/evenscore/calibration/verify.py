@@ -131,6 +131,7 @@ class Verification(Table):
             f"verdict: {self.verdict}, because {self.reason}",
             f"ordering: {self.ordering_before.verdict} before, {self.ordering_after.verdict} after ({self.ordering_after.reason})",
             f"unseen: {self.unseen}",
+            "group None (–) is everybody",
             "log loss and AUC are from cells of the score; gaps are less what noise adds, and 0 where that is all there is",
         ]
 

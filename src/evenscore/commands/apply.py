@@ -20,7 +20,14 @@ BAR = 30
 @click.command(short_help="Add calibrated scores to files of any size.")
 @click.argument("calibrator", metavar="CALIBRATOR")
 @click.argument("data", metavar="FILE|FOLDER|GLOB", nargs=-1, required=True)
-@click.option("--out", metavar="PATH", required=True, help="The file to write: .parquet or .csv, with all columns and one more.")
+@click.option(
+    "--out",
+    "--output",
+    "-o",
+    metavar="PATH",
+    required=True,
+    help="The file to write: .parquet or .csv, with all columns and one more.",
+)
 @click.option("--score", "scores", metavar="COLUMN", multiple=True, help="The score; by default called as in the data fitted on.")
 @click.option("--group", "groups", metavar="COLUMN", multiple=True, help="The group; likewise, and twice for an intersection.")
 @click.option("--name", metavar="COLUMN", default="calibrated", show_default=True, help="What to call the new column.")

@@ -96,6 +96,8 @@ def audit(context: click.Context, /, data: tuple[str, ...], quiet: bool, **optio
         from evenscore.report.text import audit_text
 
         click.echo(audit_text(found, colour=_colour()))
+        if texts:
+            click.echo(f"\n  written to {', '.join(path for path, _ in texts)}")
     return found.check().code
 
 

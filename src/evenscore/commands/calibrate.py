@@ -25,7 +25,7 @@ from evenscore.commands.objectives import calibrate_pairs, pair_option
 @click.command(short_help="Fit a map for each group that repairs its scores.")
 @data_argument
 @data_options
-@click.option("--out", metavar="PATH", required=True, help="Where to write the calibrator, as JSON.")
+@click.option("--out", "--output", "-o", metavar="PATH", required=True, help="Where to write the calibrator, as JSON.")
 @choice(
     "--method",
     ["kernel", "isotonic", "platt", "binning", "auto", "guided", "logistic", "linear"],

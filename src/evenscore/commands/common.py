@@ -216,7 +216,7 @@ def noted_warnings(notes: list[str]) -> Iterator[None]:
 def in_options(message: str) -> str:
     """Advice such as nulls='drop' in the words of the command line."""
     message = re.sub(
-        r"(?<![\w'\"])(nulls|scale|cells|alpha|tolerance|weighting|method|gate|reference|decide|threshold)='?([\w.+-]+)'?",
+        r"(?<![\w'\"])(nulls|scale|cells|alpha|tolerance|weighting|method|gate|reference|decide|threshold|positive)='?([\w.+-]+)'?",
         r"--\1 \2",
         message,
     )

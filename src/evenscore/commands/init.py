@@ -14,7 +14,7 @@ import click
 @click.option("--group", metavar="COLUMN", help="The group.")
 @click.option("--user", metavar="COLUMN", help="Whose row it is.")
 @click.option("--tolerance", type=float, default=0.02, show_default=True, metavar="GAP", help="A gap that does not matter.")
-@click.option("--output", default="evenscore.toml", show_default=True, metavar="PATH", help="Where to write.")
+@click.option("--output", "--out", "-o", default="evenscore.toml", show_default=True, metavar="PATH", help="Where to write.")
 @click.option("--force", is_flag=True, help="Overwrite the file if it is there.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show a traceback when something crashes.")
 def init(data: str | None, tolerance: float, output: str, force: bool, **columns: str | None) -> None:

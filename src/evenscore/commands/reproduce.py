@@ -14,7 +14,9 @@ WIDTH = 28
 
 
 @click.command(short_help="Run the paper's experiments and check its findings.")
-@click.option("--output", metavar="FOLDER", default="reproduction", show_default=True, help="Where the page and figures go.")
+@click.option(
+    "--output", "--out", "-o", metavar="FOLDER", default="reproduction", show_default=True, help="Where the page and figures go."
+)
 @click.option("--fast", is_flag=True, help="Few draws: under a minute, with wide Monte Carlo errors.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="The same seed gives the same files.")
 @click.option("--workers", type=click.IntRange(1), help="Processes; by default one for each core.")

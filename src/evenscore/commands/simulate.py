@@ -18,7 +18,7 @@ COLUMNS = "--score score --outcome outcome --group group --user user"
 
 @click.command(short_help="Write data with a known truth, for teaching and for testing tools.")
 @click.argument("name", required=False)
-@click.option("--output", metavar="FILE", help="Where the rows go: a name that ends in .csv or .parquet.")
+@click.option("--output", "--out", "-o", metavar="FILE", help="Where the rows go: a name that ends in .csv or .parquet.")
 @click.option("--users", type=click.IntRange(1), default=1000, show_default=True, help="Users of each group.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="The same seed gives the same file.")
 @click.option("--spec", metavar="FILE", help="Instead of a name: a written simulation, such as a truth file.")

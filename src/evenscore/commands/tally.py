@@ -28,7 +28,7 @@ BY_USER = "holds user-level rows: what each user put into each cell, under the i
 @click.command(short_help="Scan data once into a tally that can be merged, kept and audited later.")
 @data_argument
 @data_options
-@click.option("--output", "-o", metavar="PATH", help="Where the tally goes.")
+@click.option("--output", "--out", "-o", metavar="PATH", help="Where the tally goes.")
 @click.option(
     "--lattice",
     "reference",

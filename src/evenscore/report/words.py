@@ -138,7 +138,7 @@ def ordering(subject: Subject) -> str:
     test = subject.ordering
     if test.verdict == DISPARITY:
         shown = sorted((pair for pair in test.pairs if pair.verdict == DISPARITY), key=lambda pair: -pair.at_least)
-        more = f"; and {len(shown) - 2} more pairs of groups" if len(shown) > 2 else ""
+        more = _more_pairs(len(shown) - 2)
         return "order across groups: " + "; ".join(pair.reason for pair in shown[:2]) + more
     if np.isnan(test.p_value):
         return ""
@@ -146,6 +146,10 @@ def ordering(subject: Subject) -> str:
         f"order across groups: no lower score of one group is shown to stand for a higher outcome than a higher score of another "
         f"(p = {p_text(test.p_value)})"
     )
+
+
+def _more_pairs(number: int) -> str:
+    return f"; and {number} more pair{'s' if number > 1 else ''} of groups" if number > 0 else ""
 
 
 def calibration(subject: Subject) -> str:
@@ -169,7 +173,7 @@ def threshold(subject: Subject) -> str:
         return ""
     if test.verdict == DISPARITY:
         shown = sorted((pair for pair in test.pairs if pair.verdict == DISPARITY), key=lambda pair: -abs(pair.gap))
-        more = f"; and {len(shown) - 2} more pairs of groups" if len(shown) > 2 else ""
+        more = _more_pairs(len(shown) - 2)
         words = "; ".join(pair.reason for pair in shown[:2]) + more
         return f"at the threshold {subject.threshold:g}: {words} (p = {p_text(test.p_value)})"
     if np.isnan(test.p_value):

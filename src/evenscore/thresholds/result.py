@@ -156,6 +156,8 @@ class Thresholds(Table):
         everybody = "users" if self.weighting == "user" else "rows"
         notes = [
             f"{WORDS[self.strategy]}; before: {self.where}; a score {side} the threshold gets the positive decision",
+            "outcome before and after: on the curves that are solved on, which use every known outcome; es.marginal_test uses "
+            "those of the positive side alone",
             f"overall positive rate: {before:.2%} before, {after:.2%} after; to_positive and to_negative count {everybody}",
             f"ci: {1 - self.alpha:.0%}, for each threshold by itself; ratio: to the highest positive rate of all groups",
         ]
