@@ -1,7 +1,9 @@
 """How the documentation is built: ``python -m sphinx -W -b html docs build/docs``. Nothing is fetched."""
 
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
@@ -25,7 +27,6 @@ myst_links_external_new_tab = True
 autosummary_generate = True
 autosummary_ignore_module_all = False
 autodoc_typehints = "none"  # the signature in words stands in the text; full types would fill the page
-autodoc_preserve_defaults = True
 autodoc_member_order = "bysource"  # what matters most stands first in the source, too
 toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
@@ -49,3 +50,15 @@ html_theme_options = {
     "pygments_light_style": "tango",
     "pygments_dark_style": "monokai",
 }
+
+
+def plain_signature(_app: Any, what: str, _name: str, thing: Any, _options: Any, signature: str | None, _returns: Any) -> Any:
+    """Results are made by functions and not by readers: their signature is a list of their fields, without defaults."""
+    if what != "class" or not signature or "Parameters" in (thing.__doc__ or ""):
+        return None
+    return re.sub(r"=[^,)]+", "", signature), None
+
+
+def setup(app: Any) -> None:
+    """What Sphinx calls."""
+    app.connect("autodoc-process-signature", plain_signature)

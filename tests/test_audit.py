@@ -125,6 +125,13 @@ def test_a_repair_is_tested_on_users_it_was_not_fitted_on(decided):
     assert valid(decided)["subjects"][0]["repair"]["verification"]["verdict"] == repair.verification.verdict
 
 
+def test_a_repair_is_tested_on_the_pairs_that_were_asked_about():
+    audit = es.audit(people(1.0, 1800), group=["gender", "age_band"], reference=("m", "old"), **NAMES)
+    (subject,) = audit.subjects
+    pairs = [(pair.group_a, pair.group_b) for pair in subject.parity.pairs]
+    assert len(pairs) == 5 and pairs == [(pair.group_a, pair.group_b) for pair in subject.repair.verification.after.pairs]
+
+
 def test_a_repair_without_other_users_is_marked_unverified(uneven):
     from_tally = es.audit(uneven.subjects[0].tally)
     of_split = es.audit(people(1.0), group="gender", split="1/2", **NAMES)

@@ -71,6 +71,7 @@ def test_everything_at_once(folder, tmp_path):
     assert (suite.get("tests"), suite.get("failures")) == ("1", "1") and suite.find("testcase/failure") is not None
     assert paths["summary"].read_text().startswith("## ❌ Loans \\& &lt;more&gt;: disparity")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in paths.values())
+    assert done.stdout.splitlines()[-1] == f"  written to {', '.join(str(path) for path in paths.values())}"
 
 
 def test_a_passed_gate_a_summary_that_is_appended_and_a_report_that_is_replaced(folder, tmp_path):

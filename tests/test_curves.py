@@ -1,3 +1,5 @@
+import sys
+
 import numpy as np
 import pytest
 
@@ -25,6 +27,12 @@ def test_frames_of_every_kind(tally):
         frame = curves.frame(kind)
         assert type(frame).__module__.split(".")[0] == kind
         assert list(frame["group"].to_numpy() if kind != "pyarrow" else frame["group"].to_pylist()) == [0, 0, 1, 1]
+
+
+def test_a_frame_of_a_library_that_is_not_there(tally, monkeypatch):
+    monkeypatch.setitem(sys.modules, "polars", None)  # as if it were not installed
+    with pytest.raises(es.EvenscoreError, match=r"polars is not installed; .* or use \.rows\(\)"):
+        es.curves(tally, grid=[0.4]).frame("polars")
 
 
 def test_a_result_remembers_the_kind_of_frame():

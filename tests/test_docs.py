@@ -1,5 +1,6 @@
 """The documentation: its Python runs, what it shows is what is printed, its links lead somewhere, and Sphinx has no complaint."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -36,6 +37,16 @@ def test_every_public_name_is_in_the_reference():
     text = (DOCS / "api.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^ +([A-Za-z_.]+)$", text, flags=re.MULTILINE))
     assert set(es.__all__) - {name.removeprefix("evenscore.") for name in listed} == set()
+
+
+@pytest.mark.parametrize("name", [name for name in es.__all__ if name.islower()])
+def test_every_argument_and_what_comes_back_is_explained(name):
+    function = getattr(es, name)
+    text = inspect.getdoc(function)
+    assert "\nReturns\n-------\n" in text
+    parameters = text.split("\nParameters\n----------\n")[1].split("\nReturns\n")[0]
+    explained = [part.strip() for line in parameters.splitlines() if not line.startswith(" ") for part in line.split(",")]
+    assert sorted(filter(None, explained)) == sorted(inspect.signature(function).parameters)
 
 
 def test_the_documentation_builds_without_a_warning(tmp_path):

@@ -82,7 +82,7 @@ class Curves(Table):
         raise OptionError(f"no group {group!r}; there are: {', '.join(map(repr, self.groups))}")
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row for each group and point."""
+        """One row for each group and score: estimate, se, ci (each score by itself), band (all scores at once), effective_users."""
         names = ("score", "estimate", "se", "ci_low", "ci_high", "band_low", "band_high", "effective_users")
         return [
             {"group": curve.group} | {name: float(value) for name, value in zip(names, values, strict=True)}
@@ -130,6 +130,8 @@ def curves(
 
     Parameters
     ----------
+    tally
+        What ``es.tally`` made.
     degree
         0 Nadaraya-Watson (the paper's estimator), 1 local linear, 2 local quadratic.
     kernel
@@ -141,6 +143,21 @@ def curves(
         Scores to estimate at; by default 50 quantiles of each group's scores, or all values when there are at most 20.
     weighting
         "user": every user counts the same, however many rows; "row": every row does. Standard errors respect users either way.
+    alpha, seed
+        The level, and the seed of the draws behind simultaneous bands; the same seed gives the same result.
+
+    Returns
+    -------
+    Curves
+        One row for each group and score: estimate, standard error, interval, simultaneous band and effective users.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> data = es.simulate(1000, curve={"a": (0, 1), "b": (-0.5, 1)}).data(seed=1)
+    >>> tally = es.tally(data, score="score", outcome="outcome", group="group", user="user")
+    >>> {row["group"]: round(row["estimate"], 2) for row in es.curves(tally, grid=[0.5]).rows()}  # the truth is .5 and .38
+    {'a': 0.51, 'b': 0.39}
     """
     tally = require_tally(tally, "curves")
     require_alpha(alpha)

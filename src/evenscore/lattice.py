@@ -41,6 +41,8 @@ class Lattice:
         "score" (equal steps of the score) or "logit" (equal steps of log(s / (1 - s)), for skewed probabilities). A "rank"
         lattice (equal numbers of rows) needs data: ``Lattice.from_scores``.
 
+    Examples
+    --------
     >>> Lattice(0, 1, cells=4).edges
     array([0.25, 0.5 , 0.75])
     >>> Lattice(300, 850, cells=5, cuts=[620]).edges

@@ -93,7 +93,7 @@ class OrderingTest(Table):
         return "; ".join(dict.fromkeys(pair.reason for pair in wanted))
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a pair."""
+        """One row a pair: p_value, p_adjusted, misordered_share of pairs of people, at_least (its lower limit), worst, verdict."""
         names = ("group_a", "group_b", "p_value", "p_adjusted", "misordered_share", "at_least", "worst", "verdict")
         return [{name: getattr(pair, name) for name in names} for pair in self.pairs]
 
@@ -152,8 +152,29 @@ def ordering_test(
 
     Parameters
     ----------
+    tally
+        What ``es.tally`` made.
     tolerance
         How much misordering does not matter. With it the verdict is "parity" when the simultaneous limits rule out more.
+    reference
+        Compare every group with this one only; by default all pairs are compared.
+    weighting, degree, kernel, bandwidth
+        As for ``es.curves``.
+    alpha, seed
+        The level, and the seed of the draws behind p-values; the same seed gives the same result.
+
+    Returns
+    -------
+    OrderingTest
+        A verdict, and for each pair of groups the share of pairs of people that the score orders wrongly.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> data = es.simulate(1000, curve={"a": (0, 1), "b": (-0.5, 1)}).data(seed=1)
+    >>> test = es.ordering_test(es.tally(data, score="score", outcome="outcome", group="group", user="user"))
+    >>> test.verdict, test.pairs[0].low_group  # a lower score of this group stands for more than a higher one of the other
+    ('disparity', 'a')
     """
     tally = require_tally(tally, "ordering_test")
     require_alpha(alpha)

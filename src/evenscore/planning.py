@@ -60,7 +60,7 @@ class Plan(Table):
         return largest(pair.gap for pair in self.pairs)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a pair."""
+        """One row a pair: users of both groups, gap, power."""
         return [
             {
                 "group_a": pair.group_a,
@@ -120,6 +120,8 @@ def plan(
 
     Parameters
     ----------
+    tally
+        What ``es.tally`` made, if there are data already.
     gap
         The gap to show: gives the users needed, in the proportions of the groups. Without it, the smallest gap is given.
     users
@@ -128,6 +130,15 @@ def plan(
         Assumptions when there is no tally: a number (or ``PoissonRows``, ``ParetoRows`` of ``evenscore.simulation``), the
         correlation of outcomes within a user, the mean outcome, the Beta parameters of the score, and users of the first group for
         each of the second.
+    power, alpha
+        How likely the gap should be found, and the level of the test.
+    method, weighting, seed
+        As for ``es.parity_test``.
+
+    Returns
+    -------
+    Plan
+        One row a pair of groups: users, gap and power.
 
     Examples
     --------

@@ -124,6 +124,15 @@ def audit(
         Whether to look for a repair when a disparity is shown.
     say
         Called with words of progress now and then.
+    method, compare, reference, weighting, seed
+        As for ``es.parity_test``.
+    title
+        Of the report.
+
+    Returns
+    -------
+    Audit
+        With ``.verdict``, ``.summary``, ``.tests``, ``.assert_ok()``, ``.to_html(path)`` and ``.to_json(path)``.
 
     Examples
     --------
@@ -361,6 +370,7 @@ def _repaired(
     settings: dict[str, Any] = {
         "alpha": options.alpha,
         "tolerance": options.tolerance,
+        "reference": options.reference,
         "weighting": options.weighting,
         "seed": options.seed,
     }

@@ -95,7 +95,18 @@ def _bad(change: Change) -> bool:
 
 
 def compare_audits(before: Any, after: Any) -> AuditComparison:
-    """Compare two audits: results of ``es.audit``, their ``to_dict()``, or paths of their JSON."""
+    """Compare two audits: results of ``es.audit``, their ``to_dict()``, or paths of their JSON.
+
+    Parameters
+    ----------
+    before, after
+        The two audits; each may be given in any of these ways.
+
+    Returns
+    -------
+    AuditComparison
+        Verdicts, gaps and p-values side by side; there is no p-value of the change.
+    """
     documents = [_document(audit) for audit in (before, after)]
     changes = tuple(_change(*pair) for pair in _matched(*(document["subjects"] for document in documents)))
     return AuditComparison(changes, documents[0]["verdict"], documents[1]["verdict"], tuple(_differences(*documents)))

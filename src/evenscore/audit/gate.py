@@ -15,9 +15,14 @@ CODES = {PASSED: 0, FAILED: 1, UNSHOWN: 3}
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What must hold: "difference", that no disparity is shown; "equivalence", that parity is shown within the tolerance.
+    """What must hold for an audit to pass.
 
-    require_power: the smallest gap that matters; a test that would have missed it with more than 20 % does not pass.
+    Parameters
+    ----------
+    rule
+        "difference": that no disparity is shown; "equivalence": that parity is shown within the tolerance.
+    require_power
+        The smallest gap that matters; a test that would have missed it with more than 20 % does not pass.
     """
 
     rule: str = "difference"

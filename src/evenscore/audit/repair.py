@@ -65,7 +65,14 @@ class Repair:
 
 
 def find_repair(
-    tally: Tally, read_split: ReadSplit | None, *, alpha: float, tolerance: float | None, weighting: str, seed: int
+    tally: Tally,
+    read_split: ReadSplit | None,
+    *,
+    alpha: float,
+    tolerance: float | None,
+    reference: Any,
+    weighting: str,
+    seed: int,
 ) -> Repair:
     """Calibrate on half of the users and test on the other; on all of them, untested, when there is only the tally."""
     if read_split is None:
@@ -78,7 +85,8 @@ def find_repair(
     try:
         fitted, tested = (read_split(split) for split in (FITTED, TESTED))
         calibrator = calibrate(fitted, weighting=weighting)
-        found = verify(calibrator, tested, alpha=alpha, tolerance=tolerance, weighting=weighting, seed=seed, on_unknown="pooled")
+        asked: dict[str, Any] = {"alpha": alpha, "tolerance": tolerance, "reference": reference}
+        found = verify(calibrator, tested, **asked, weighting=weighting, seed=seed, on_unknown="pooled")
         after = calibrated_tally(tested, calibrator, "pooled")
     except EvenscoreError as error:
         return Repair(calibrate(tally, weighting=weighting), unverified=str(error))

@@ -50,6 +50,8 @@ def calibrate(
 
     Parameters
     ----------
+    tally
+        What ``es.tally`` made.
     method
         "kernel": the paper's t(s, g), local linear regression at knots with straight lines between them. "isotonic": the nearest
         map that never falls. "platt": expit(b0 + b1 logit s), for 0/1 outcomes. "binning": one value a bin. "auto": Platt or a
@@ -68,6 +70,11 @@ def calibrate(
         "user": every user counts the same; "row": every row does.
     remember_users
         A secret under which hashes of the fitted users are kept, so that ``es.verify`` can recognise them with the same secret.
+
+    Returns
+    -------
+    Calibrator
+        With ``.transform(scores, groups)``, ``.save(path)`` and exports to SQL, ONNX and lookup tables.
 
     Examples
     --------

@@ -36,6 +36,13 @@ def apply_calibrator(
     on_unknown
         What a group without a map gets: "null", "pooled" (the map of all groups together), or "keep" (the score itself). A missing
         score stays missing.
+    calibrator, name
+        What ``es.calibrate`` made, and what to call the new column.
+
+    Returns
+    -------
+    Same kind of frame as ``data``
+        Nothing is computed before the engine is asked to.
     """
     require_option("on_unknown", on_unknown, ON_UNKNOWN)
     engine = engine_of(data)

@@ -162,6 +162,8 @@ def verify(
 
     Parameters
     ----------
+    calibrator
+        What ``es.calibrate`` made.
     data
         A tally, or anything that ``es.tally`` takes; then the columns are those the calibrator was fitted on unless named here, and
         the users are those outside of its split unless ``split`` is given.
@@ -175,6 +177,25 @@ def verify(
         As for ``es.parity_test``; the ordering test has the same tolerance. A reference compares each group with that one only.
     options
         More arguments for ``es.tally``, such as ``nulls``.
+    score, outcome, group, user
+        Columns of ``data``; by default called as in the data fitted on.
+    on_unknown
+        For groups that the calibrator does not know: "error", "pooled" or "keep".
+
+    Returns
+    -------
+    Verification
+        The tests before and after, and the accuracy by group; its verdict is that of the parity test after the repair.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> data = es.simulate(4000, curve={"a": (0, 1), "b": (-0.5, 1)}).data(seed=1)
+    >>> columns = dict(score="score", outcome="outcome", group="group", user="user")
+    >>> calibrator = es.calibrate(es.tally(data, **columns, split="1/2"))
+    >>> found = es.verify(calibrator, data)  # on the other half
+    >>> found.before.verdict, found.rms_gap_after < found.rms_gap_before / 2
+    ('disparity', True)
     """
     if not isinstance(calibrator, Calibrator):
         raise OptionError(f"es.verify takes a calibrator first, not a {type(calibrator).__name__}; make one with es.calibrate")

@@ -77,6 +77,8 @@ def calibration_error(
 
     Parameters
     ----------
+    tally
+        What ``es.tally`` made.
     method
         "kernel": the true calibration error, smoothing the residual. "ce_np": the paper's, at 100 quantiles. "ece", "debiased_ece"
         and "label_binned": by bins. "msce": monotonic sweep. "smooth": smECE. "cumulative": ECCE.
@@ -94,6 +96,13 @@ def calibration_error(
         Whether the estimate is freed of what noise adds to it; by default for "kernel" and "debiased_ece". The rows have both.
     interval
         False leaves out the limits, for speed.
+    alpha, seed
+        The level, and the seed of the draws behind limits; the same seed gives the same result.
+
+    Returns
+    -------
+    CalibrationError
+        By group and overall, with limits; ``.differences()`` compares the groups.
 
     Examples
     --------

@@ -74,7 +74,7 @@ class CalibrationError(Table):
         raise OptionError(f"no group {group!r}; there are: {listing(repr(found.group) for found in self.estimates)}")
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a group, and one for all (group None)."""
+        """One row a group, and one for everybody (group None): estimate with limits, plug_in, debiased, users, flag."""
         return [
             {
                 "group": found.group,

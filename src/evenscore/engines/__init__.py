@@ -68,7 +68,7 @@ def tally(
         "error", "drop" (counted in ``tally.dropped``), or "unlabelled" (a null outcome counts in the score distribution only).
     split
         Tally only a share of the users, chosen by a hash of their ids: "1/2" is the first half, "2/2" the other one, "1-7/10" seven
-        tenths; "1/2@key" deals users anew. The lattice is that of all rows.
+        tenths; ``"1/2@key"`` deals users anew. The lattice is that of all rows.
     progress
         Called with (rows done, rows in all) now and then.
     memory_limit
@@ -77,6 +77,12 @@ def tally(
     way
         On Spark: "expressions" (nothing needed on the workers) or "arrow" (cheaper when users fill many cells). Without it, what a
         sample of users shows decides.
+
+    Returns
+    -------
+    Tally
+        Small, without rows, and all that every other function needs; tallies of different users add up.
+        ``es.tally.explain`` takes the same arguments and says what would be done.
 
     Examples
     --------

@@ -79,6 +79,8 @@ def classification_impact(
 
     Parameters
     ----------
+    tally
+        What ``es.tally`` made.
     threshold
         A score, several, or "all" for a curve over all of them. A decision is positive when score >= threshold.
     positive
@@ -91,6 +93,13 @@ def classification_impact(
         "user": every user counts the same; "row": every row does.
     interval
         False leaves out the limits, for speed.
+    alpha, seed
+        The level, and the seed of the draws behind limits; the same seed gives the same result.
+
+    Returns
+    -------
+    Impact
+        One row for each group and threshold, and one for everybody (group None).
 
     Examples
     --------

@@ -77,6 +77,13 @@ def rank_impact(
         "error", or "drop" (counted in the notes).
     on_unknown
         For groups that the calibrator does not know: "error" or "pooled".
+    alpha, seed
+        The level, and the seed of the draws behind limits; the same seed gives the same result.
+
+    Returns
+    -------
+    Impact
+        One row a group, and one for everybody (group None); ``.slots`` by position.
 
     Examples
     --------

@@ -53,7 +53,7 @@ class Impact(Table):
         return dict(rows[0])
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row for each group and threshold."""
+        """One row for each group (None: everybody) and threshold: estimate of the change with limits, and what it is made of."""
         return [dict(row) for row in self.table]
 
     def differences(self) -> list[dict[str, Any]]:

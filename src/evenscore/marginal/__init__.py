@@ -57,6 +57,8 @@ def marginal_test(
 
     Parameters
     ----------
+    tally
+        What ``es.tally`` made.
     threshold
         The score at which decisions change, or a dict of one for each group; it must be a cell edge of the tally
         (``es.tally(..., cuts=[threshold])``).
@@ -74,6 +76,13 @@ def marginal_test(
         positive side; degree=0 is the paper's one-sided Nadaraya-Watson estimate, whose bias is of the order of the bandwidth.
     both
         Also test with the other weighting, and say so when the verdicts differ.
+    alpha, seed
+        The level, and the seed of the draws behind adjusted p-values; the same seed gives the same result.
+
+    Returns
+    -------
+    MarginalTest
+        A verdict, one row a pair, and ``.by_group`` with each group's outcome at the threshold.
 
     Examples
     --------

@@ -212,7 +212,7 @@ class MarginalTest(Table):
         return [f"{label_text(side.group)}: {side.reason}" for side in self.other_side]
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a pair."""
+        """One row a pair: gap at the threshold with its limits, p_value, p_adjusted; average_gap of all beyond it; verdict."""
         estimates = ("p_value", "p_adjusted", "gap", "se", "ci_low", "ci_high", "average_gap", "p_average")
         return [{name: getattr(pair, name) for name in ("group_a", "group_b", *estimates, "verdict")} for pair in self.pairs]
 

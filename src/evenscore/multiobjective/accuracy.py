@@ -107,6 +107,13 @@ def better_weights(
         The weights of the outcomes: a list, or a dict by outcome.
     calibrator
         Use scores calibrated with it.
+    say
+        Called with words of progress now and then.
+
+    Returns
+    -------
+    BetterWeights
+        The weights with their standard errors, and what they would gain in squared error.
     """
     rows = observe_jointly(
         data, scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split, say=say

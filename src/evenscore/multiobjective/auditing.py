@@ -200,6 +200,13 @@ def audit_objectives(
         What ``es.calibrate_jointly`` made, or a dict of names and calibrators, for an audit before and after.
     alpha, tolerance, method, seed
         As for ``es.parity_test``.
+    say
+        Called with words of progress now and then.
+
+    Returns
+    -------
+    ObjectivesAudit
+        A verdict for each score and for the blend, with squared errors, the lemma's condition and better weights.
     """
     require_alpha(alpha)
     require_gap("tolerance", tolerance)

@@ -96,8 +96,14 @@ def calibrate_jointly(
         "unlabelled", "drop" (rows without a score, group or user are left out and counted) or "error".
     split
         Fit on a share of the users, as in ``es.tally``: "1/2", and audit on the others, "2/2".
+    say
+        Called with words of progress now and then.
 
-    With one score this is ``es.calibrate``.
+    Returns
+    -------
+    JointCalibrator
+        With ``.transform(data, groups)``, ``.composite(weights)`` and ``.save(path)``. With one score its maps are
+        those of ``es.calibrate``.
 
     Examples
     --------

@@ -141,6 +141,15 @@ def joint_calibration_test(
         As for ``es.calibrate_jointly``.
     calibrator
         Test the scores that it gives, on users it was not fitted on.
+    alpha, seed
+        The level, and the seed of the draws behind p-values; the same seed gives the same result.
+    say
+        Called with words of progress now and then.
+
+    Returns
+    -------
+    LemmaTest
+        A verdict, and one part for each group and objective.
     """
     require_alpha(alpha)
     rows = observe_jointly(

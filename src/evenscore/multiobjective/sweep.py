@@ -162,6 +162,13 @@ def sweep_weights(
         As for ``es.parity_test``.
     progress
         Called with (tests done, tests in all).
+    say
+        Called with words of progress now and then.
+
+    Returns
+    -------
+    WeightSweep
+        A parity test for every version of the scores and every set of weights.
     """
     require_alpha(alpha)
     require_gap("tolerance", tolerance)

@@ -101,6 +101,8 @@ def parity_test(
 
     Parameters
     ----------
+    tally
+        What ``es.tally`` made.
     method
         "sup": the largest gap in standard errors along the score. "multiscale": the same on residuals smoothed at h, 2h and 4h.
         "l2": the sum of squared gaps in standard errors. "combined": the smaller p-value of sup and l2, with its own null
@@ -122,6 +124,24 @@ def parity_test(
         Also test with the other weighting, and say so when the verdicts differ.
     progress
         Called with (pairs done, pairs in all) now and then.
+    degree, kernel
+        Of the smoother, as for ``es.curves``.
+    alpha, seed
+        The level, and the seed of the draws behind p-values and bands; the same seed gives the same result.
+
+    Returns
+    -------
+    ParityTest
+        A verdict with its reason, one row a pair of groups, ``.points`` along the score and ``.regions`` where a gap is
+        shown.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> data = es.simulate(1000, curve={"a": (0, 1), "b": (-0.5, 1)}).data(seed=1)
+    >>> test = es.parity_test(es.tally(data, score="score", outcome="outcome", group="group", user="user"))
+    >>> test.verdict, round(test.max_gap, 2)
+    ('disparity', 0.15)
     """
     tally = require_tally(tally, "parity_test")
     require_option("method", method, ("auto", *METHODS))

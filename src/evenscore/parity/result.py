@@ -184,7 +184,7 @@ class ParityTest(Table):
 
     @property
     def points(self) -> list[dict[str, Any]]:
-        """One row for each pair and grid point."""
+        """One row for each pair and score: gap, se, simultaneous band, p-value (of all scores at once), effective users of both."""
         names = ("score", "gap", "se", "band_low", "band_high", "p_points", "effective_a", "effective_b")
         columns = ("score", "gap", "se", "band_low", "band_high", "p_value", "effective_users_a", "effective_users_b")
         return [
@@ -196,7 +196,8 @@ class ParityTest(Table):
 
     @property
     def regions(self) -> list[dict[str, Any]]:
-        """One row for each score interval in which a gap is shown."""
+        """One row for each interval of scores in which a gap is shown: its ends, the largest gap with limits, and the share of each
+        group that lives there."""
         return [
             {"group_a": pair.group_a, "group_b": pair.group_b} | {name: getattr(region, name) for name in Region.__slots__}
             for pair in self.pairs
@@ -204,7 +205,7 @@ class ParityTest(Table):
         ]
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a pair."""
+        """One row a pair: group_a, group_b, p_value, p_adjusted, max_gap (group_a minus group_b), at_score, verdict."""
         names = ("group_a", "group_b", "p_value", "p_adjusted", "max_gap", "at_score", "verdict")
         return [{name: getattr(pair, name) for name in names} for pair in self.pairs]
 

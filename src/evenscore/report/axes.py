@@ -45,6 +45,15 @@ def log_ticks(low: float, high: float, most: int = 4) -> list[float]:
     return [10.0**power for power in powers if power % step == 0]
 
 
+def power_text(value: float) -> str:
+    """A power of ten as a tick that leaves room for the label beside it.
+
+    >>> [power_text(value) for value in (1.0, 0.01, 0.0001)]
+    ['1', '0.01', '1e-4']
+    """
+    return f"{value:g}" if value >= 0.01 else f"1e{round(math.log10(value))}"
+
+
 def linear(low: float, high: float, start: float, end: float) -> Scale:
     """A scale from numbers to pixels."""
     span = (high - low) or 1.0

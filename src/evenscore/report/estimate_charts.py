@@ -11,7 +11,7 @@ from evenscore.impact.result import Impact
 from evenscore.marginal.result import MarginalTest
 from evenscore.report.document import Estimate, Intervals, Rule
 from evenscore.report.score_charts import short
-from evenscore.report.sheets import sheet
+from evenscore.report.sheets import sheet, with_everybody
 from evenscore.thresholds.result import Thresholds
 
 MOST_LINES = 30
@@ -23,7 +23,7 @@ def error_chart(found: CalibrationError, key: str) -> Intervals:
         ("everybody" if one.group is None else short(one.group), (estimate("", place, one.estimate, one.ci_low, one.ci_high),))
         for place, one in enumerate(found.estimates[:MOST_LINES])
     )
-    rows = [{**row, "group": "everybody" if row["group"] is None else row["group"]} for row in found.rows()]
+    rows = with_everybody(found.rows())
     return Intervals(
         key,
         "Calibration error by group",
@@ -80,7 +80,7 @@ def impact_chart(found: Impact, key: str) -> Intervals:
     """The change in each group's rate of positive decisions if scores were calibrated."""
     rows = [row for row in found.rows() if row["group"] is not None]
     lines = tuple((short(row["group"]), (_change(row, place),)) for place, row in enumerate(rows[:MOST_LINES]))
-    table = [{**row, "group": "everybody" if row["group"] is None else row["group"]} for row in found.rows()]
+    table = with_everybody(found.rows())
     return Intervals(
         key,
         "What calibrated scores would change about decisions",

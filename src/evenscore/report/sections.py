@@ -8,7 +8,7 @@ from evenscore.audit.result import Audit, Subject
 from evenscore.report.document import Chart, Document, Fact, Intervals, Part, Section, Sheet
 from evenscore.report.estimate_charts import error_chart, impact_chart, marginal_chart, threshold_chart
 from evenscore.report.score_charts import curve_chart, gap_charts, outcome_chart, shown_curves
-from evenscore.report.sheets import sheet
+from evenscore.report.sheets import sheet, with_everybody
 from evenscore.report.words import (
     calibration,
     could_be_seen,
@@ -208,7 +208,7 @@ def _repair(subject: Subject, prefix: str) -> Section | None:
         figures=tuple(charts),
         tables=(
             sheet(test.gaps(), "Gaps before and after, on users that the repair was not fitted on", limit=SHOWN_PAIRS),
-            sheet(test.rows(), "Accuracy before and after"),
+            sheet(with_everybody(test.rows()), "Accuracy before and after"),
         ),
         notes=(f"{_capital(test.unseen)}.", "The calibrator is in the JSON; es.calibrate on all users makes the one to deploy."),
     )

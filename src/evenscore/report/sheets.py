@@ -9,6 +9,11 @@ from evenscore.report.document import Sheet
 from evenscore.tables import cell_texts, printable
 
 
+def with_everybody(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a result with a word for the group None, which is everybody."""
+    return [{**row, "group": "everybody" if row["group"] is None else row["group"]} for row in rows]
+
+
 def sheet(rows: Sequence[dict[str, Any]], caption: str, limit: int = 1000) -> Sheet:
     """A table of the rows, the first ones only if there are many."""
     if not rows:

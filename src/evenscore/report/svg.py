@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-from evenscore.report.axes import Scale, linear, log_ticks, logarithmic, nice_ticks, tick_text
+from evenscore.report.axes import Scale, linear, log_ticks, logarithmic, nice_ticks, power_text, tick_text
 from evenscore.report.document import Chart, Estimate, Intervals, Panel, Series
 from evenscore.tables import printable
 
@@ -96,7 +96,7 @@ def _panel(panel: Panel, across: Scale, top: float, key: str, ticks: Iterable[tu
     if panel.ticks:
         for tick in marks:
             parts.append(_line(LEFT, up(tick), WIDTH - RIGHT, up(tick), "grid"))
-            parts.append(_text(LEFT - 7, up(tick) + 4, tick_text(tick), "end", "tick"))
+            parts.append(_text(LEFT - 7, up(tick) + 4, (power_text if panel.log else tick_text)(tick), "end", "tick"))
     middle = (top + bottom) / 2
     parts.append(
         f'<text class="axis" transform="translate(14 {_n(middle)}) rotate(-90)" text-anchor="middle">'

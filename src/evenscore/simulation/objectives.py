@@ -186,6 +186,13 @@ def simulate_objectives(
         Between objectives, of the normal values behind scores and behind labels.
     score_likeness, outcome_likeness
         The same between two rows of a user.
+    objectives, name
+        What the objectives and the simulation are called.
+
+    Returns
+    -------
+    Objectives
+        Frozen; ``.data(seed)`` draws rows, ``.truth`` has their means, ``.columns`` the names of the columns.
 
     Examples
     --------

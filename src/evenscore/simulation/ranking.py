@@ -111,6 +111,13 @@ def simulate_ranking(
         Of the latent scores of two items of a query, and of a creator.
     outcome_correlation
         Of the latent values behind the outcomes of a creator.
+    groups, name
+        Labels of the groups, and what the simulation is called.
+
+    Returns
+    -------
+    RankingSimulation
+        Frozen; ``.data(seed)`` draws items, ``.truth`` has the true changes of ranks.
 
     Examples
     --------

@@ -190,6 +190,13 @@ def simulate(
         are the same with them and without.
     threshold, positive
         The outcome is known only where the decision is positive: from the threshold on, or with ``positive="below"`` below it.
+    name
+        What reports call it; made from its parts if not given.
+
+    Returns
+    -------
+    Simulation
+        Frozen; ``.data(seed)`` draws rows and ``.truth`` says what they would show without end of users.
 
     Examples
     --------

@@ -56,6 +56,8 @@ def fair_thresholds(
 
     Parameters
     ----------
+    tally
+        What ``es.tally`` made.
     threshold
         The threshold that all groups have now, or a dict of one for each; it must be a cell edge of the tally
         (``es.tally(..., cuts=[threshold])``).
@@ -70,6 +72,15 @@ def fair_thresholds(
         "user": every user counts the same; "row": every row does.
     degree, kernel, bandwidth
         Of the curves, as for ``es.calibrate``.
+    target
+        The outcome at the thresholds, with strategy="target".
+    alpha, seed
+        The level, and the seed of the draws behind limits; the same seed gives the same result.
+
+    Returns
+    -------
+    Thresholds
+        With ``.by_group``, ``.outcome_at`` and ``.positive_rate``; one row a group, with limits and the people it concerns.
 
     Examples
     --------
