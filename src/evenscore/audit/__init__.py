@@ -103,7 +103,8 @@ def audit(
     data
         What ``es.tally`` takes, or a tally (also the path of a saved one, or a list of tallies).
     score, outcome, user, weight, count, nulls, split, lattice, cells, scale
-        As in ``es.tally``. A list of names for ``score`` audits each.
+        As in ``es.tally``; ``user`` must be said, if only as None, unless ``data`` is a tally. A list of names for ``score`` audits
+        each.
     group, attributes
         ``group`` is one attribute, or a list for an intersection. ``attributes`` audits several in one run; a list inside it is an
         intersection.
