@@ -6,7 +6,6 @@ import pytest
 import evenscore as es
 import oracle
 from data import NAMES, as_dict, repeated_users
-from evenscore.calibration import cell_curves
 from evenscore.calibration.binning import Binning
 from evenscore.calibration.cells import group_cells
 from evenscore.calibration.isotonic import Isotonic
@@ -260,14 +259,6 @@ def test_monotone_maps(tally):
     for group in (0, 1):
         assert (np.diff(plain.map_of(group).value) < 0).any()
         assert (np.diff(monotone.map_of(group).value) >= -1e-12).all()
-    curves = cell_curves(plain, tally, monotone=True)
-    assert all((np.diff(curve) >= -1e-12).all() for curve in curves.values())
-    np.testing.assert_array_equal(cell_curves(plain, tally)[0], plain.map_of(0).at(cell_scores(tally, 0)))
-
-
-def cell_scores(tally, group):
-    sums = tally.sums(group)
-    return np.where(sums.W > 0, sums.X / np.where(sums.W > 0, sums.W, 1), tally.lattice.to_score(sums.position))
 
 
 @pytest.mark.parametrize("method", ["kernel", "isotonic", "platt", "auto"])

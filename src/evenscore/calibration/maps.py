@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from evenscore.tally import CellSums, Tally
 
 if TYPE_CHECKING:
-    from evenscore.calibration.calibrator import Calibrator
+    pass
 
 Floats = NDArray[np.float64]
 
@@ -149,18 +148,3 @@ def mean_scores(tally: Tally, sums: CellSums) -> Floats:
         return tally.lattice.values
     middle = tally.lattice.to_score(sums.position)
     return np.divide(sums.X, sums.W, out=middle.copy(), where=sums.W > 0)
-
-
-def cell_curves(calibrator: Calibrator, tally: Tally, *, monotone: bool = False, weighting: str = "user") -> Mapping[Any, Floats]:
-    """Each group's map at the mean scores of a tally's cells, (n_cells,) by group; made monotone over all cells if asked.
-
-    A group that the calibrator does not know has the pooled map.
-    """
-    found = {}
-    for group in tally.groups:
-        sums = tally.sums(group, weighting)
-        curve = calibrator.map_of(group, unknown="pooled").at(mean_scores(tally, sums))
-        if monotone and (np.diff(curve) < 0).any():
-            curve = level_blocks(curve, sums.A) @ curve
-        found[group] = curve
-    return found

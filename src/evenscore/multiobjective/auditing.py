@@ -18,7 +18,7 @@ from evenscore.multiobjective.versions import COMPOSITE, composite_target, singl
 from evenscore.multiplicity import holm
 from evenscore.parity import parity_test
 from evenscore.parity.result import ParityTest
-from evenscore.tables import Table, as_frame, json_ready, number_text, p_text
+from evenscore.tables import Table, json_ready, number_text, p_text
 from evenscore.verdict import DISPARITY, combine, smallest
 
 
@@ -113,10 +113,6 @@ class ObjectivesAudit(Table):
             for each in self.versions
             for name, test in each.tests.items()
         ]
-
-    def mse_frame(self, kind: str | None = None) -> Any:
-        """The squared errors as a frame."""
-        return as_frame(list(self.mse), kind or self.frame_kind)
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""

@@ -118,12 +118,12 @@ def single_targets(rows: JointRows) -> list[Target]:
     ]
 
 
-def composite_target(rows: JointRows, weights: Floats, name: str = COMPOSITE) -> Target:
+def composite_target(rows: JointRows, weights: Floats) -> Target:
     """The blend of the outcomes; known where all outcomes are that count in it."""
     counting = np.flatnonzero(weights)
     if len(counting) == 1 and weights[counting[0]] == 1:
         alone = single_targets(rows)[int(counting[0])]
-        return Target(name, weights, alone.outcome, alone.labelled, alone.binary)
+        return Target(COMPOSITE, weights, alone.outcome, alone.labelled, alone.binary)
     outcome = np.zeros(rows.n_rows)
     for k in counting:
         outcome += weights[k] * rows.outcomes[k]
@@ -132,7 +132,7 @@ def composite_target(rows: JointRows, weights: Floats, name: str = COMPOSITE) ->
     if labelled is not None and not labelled.any():
         names = listing(rows.columns.outcomes[k] for k in counting)
         raise DataError(f"no row has all of the outcomes {names}: their blend is never known")
-    return Target(name, weights, outcome, labelled, False)
+    return Target(COMPOSITE, weights, outcome, labelled, False)
 
 
 def tally_of(rows: JointRows, scores: Floats, target: Target) -> Tally:

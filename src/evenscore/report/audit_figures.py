@@ -88,12 +88,12 @@ def draw_plan(plan: Plan, ax: Any = None) -> Any:
 
 
 @displayed
-def draw_tally(tally: Tally, ax: Any = None, weighting: str = "user") -> Any:
+def draw_tally(tally: Tally, ax: Any = None) -> Any:
     """The distribution of the scores of each group."""
     ax = axes(ax)
     edges = tally.lattice.axis_edges
     for place, group in enumerate(tally.groups):
-        sums = tally.sums(group, weighting)
+        sums = tally.sums(group)
         weight = sums.A if sums.A.sum() > 0 else sums.W
         look = {"color": COLOURS[place % len(COLOURS)], "label": plain(group)}
         if unsmoothed(tally.lattice, sums) or tally.lattice.discrete:
@@ -102,8 +102,7 @@ def draw_tally(tally: Tally, ax: Any = None, weighting: str = "user") -> Any:
             cuts = np.linspace(edges[0], edges[-1], 65)
             share = np.diff(np.interp(cuts, edges, np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum()))
             ax.plot(tally.lattice.to_score((cuts[1:] + cuts[:-1]) / 2), share, STYLES[place % len(STYLES)], **look)
-    each = "user" if weighting == "user" else "row"
-    ax.set(xlabel="score", ylabel=f"share of people (each {each} counts the same)", ylim=(0, None))
+    ax.set(xlabel="score", ylabel="share of people (each user counts the same)", ylim=(0, None))
     ax.legend(frameon=False)
     return ax
 

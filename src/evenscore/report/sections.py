@@ -25,9 +25,7 @@ from evenscore.report.words import (
     where,
 )
 from evenscore.tables import label_text, number_text, p_text
-from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY
 
-BADGES = {DISPARITY: "Disparity", PARITY: "Parity within the tolerance", INCONCLUSIVE: "Inconclusive"}
 SHOWN_PAIRS = 30  # rows of a table of pairs; the JSON has all
 SHOWN_NOTES = 10
 BAND = "Line: estimate. Band: for the whole curve at once. Dotted: outcome equal to the score."

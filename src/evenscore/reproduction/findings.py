@@ -92,9 +92,9 @@ def _sizes(null: Study) -> Finding:
     return Finding("b2", says, holds, figures)
 
 
-def _listed(found: list[Bias], kind: str, methods: tuple[str, ...], sizes: tuple[int, ...] = BIAS_USERS) -> str:
-    lines = [f"{method} " + "/".join(signed(pick(found, kind, users, method).bias) for users in sizes) for method in methods]
-    return f"bias at {'/'.join(map(str, sizes))} users: " + "; ".join(lines)
+def _listed(found: list[Bias], kind: str, methods: tuple[str, ...]) -> str:
+    lines = [f"{method} " + "/".join(signed(pick(found, kind, users, method).bias) for users in BIAS_USERS) for method in methods]
+    return f"bias at {'/'.join(map(str, BIAS_USERS))} users: " + "; ".join(lines)
 
 
 def _smaller(found: list[Bias], kind: str, users: int, one: str, other: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,11 +86,6 @@ def flip_simulation(shift: float = FLIP_SHIFT) -> Simulation:
         power_users=FLIP_POWER,
         name=f"ten injected users, shift {shift:g}" if shift else "ten injected users, no gap",
     )
-
-
-def without_power_users(spec: Simulation) -> Simulation:
-    """The same before the injection."""
-    return replace(spec, power_users=(), name=f"{spec.name}, before the injection")
 
 
 def flip_grid() -> Floats:

@@ -303,8 +303,8 @@ def require_tally(value: object, call: str) -> Tally:
     )
 
 
-def require_groups(tally: Tally, at_least: int = 2) -> None:
+def require_groups(tally: Tally) -> None:
     """Enough groups to compare."""
-    if len(tally.groups) < at_least:
+    if len(tally.groups) < 2:
         only = repr(tally.groups[0]) if tally.groups else "none"
-        raise DataError(f"comparing needs at least {at_least} groups; the tally has {len(tally.groups)} ({only})")
+        raise DataError(f"comparing needs at least 2 groups; the tally has {len(tally.groups)} ({only})")
