@@ -346,7 +346,7 @@ def test_a_file_without_permission_says_so(tmp_path):
 
 WRONG = {
     "unknown column": ({"score": "scor"}, "no column 'scor' for score; the file has: s, y, g, u, v"),
-    "capitals": ({"score": "S"}, "no column 'S' for score; the file has: s, y, g, u, v"),
+    "capitals": ({"score": "S"}, "no column 'S' for score; the file has: s, y, g, u, v; did you mean 's'?"),
     "unknown part": ({"group": ["g", "h"]}, "no column 'h' for group; the file has: s, y, g, u, v"),
     "an array": ({"user": ROWS["u"]}, "user: with files, name a column of the file instead of giving an array"),
     "no score": ({"score": None}, "score: with files, name a column of the file instead of giving an array"),

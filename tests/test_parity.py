@@ -248,6 +248,12 @@ def test_impossible_options(options, message):
         es.parity_test(tally_of(simple()), **options)
 
 
+def test_independent_rows_are_not_called_users():
+    rows = as_dict(repeated_users(2000, seed=1))
+    for user, unit in ((None, "row"), ("u", "user")):
+        assert f"(each {unit} weighs the same)" in es.parity_test(es.tally(rows, **NAMES | {"user": user})).null
+
+
 def test_a_frame_is_not_a_tally():
     with pytest.raises(es.DataError, match=r"es\.parity_test\(es\.tally\(data, score="):
         es.parity_test(simple())

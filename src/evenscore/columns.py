@@ -16,7 +16,7 @@ from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
 from evenscore.coding import CHUNK, Codes, code_type, encode, encode_integers, encode_typed, types_in
-from evenscore.errors import DataError, OptionError, listing
+from evenscore.errors import DataError, OptionError, listing, no_column
 from evenscore.errors import shortened as shortened
 
 Mask = NDArray[np.bool_]
@@ -106,7 +106,7 @@ def find_column(table: Any, value: Any, role: str) -> Column:
             raise DataError(f"{role}={value!r} names a column, but data is None; pass the frame as data, or an array as {role}")
         names = list(table.keys() if isinstance(table, Mapping) else table.columns)
         if value not in names:
-            raise DataError(f"no column {shortened(value)} for {role}; the data has: {listing(names) or 'no columns'}")
+            raise no_column(value, role, "data", names)
         found = table[value] if isinstance(table, Mapping) else table.get_column(value)
         return Column(value, role, _values(found, f"column {shortened(value)} ({role})"))
     if isinstance(value, int | float) and table is not None:

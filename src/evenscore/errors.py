@@ -43,6 +43,22 @@ def listing(names: Iterable[object], limit: int = 30) -> str:
     return f"{text}, ... ({rest} more)" if rest > 0 else text
 
 
+def no_column(name: str, role: str, where: str, names: Iterable[object], hint: str = "") -> DataError:
+    """The error for a column that is not there: what there is, and which of it is spelt nearly so."""
+    known = [str(known) for known in names]
+    near = _nearest(name, known)
+    meant = "" if near is None else f"; did you mean {shortened(near)}?"
+    return DataError(f"no column {shortened(name)} for {role}; the {where} has: {listing(known) or 'no columns'}{hint}{meant}")
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    from difflib import get_close_matches
+
+    short = {each.lower(): each for each in known if len(each) <= 60}  # comparing long texts takes long
+    found = get_close_matches(name.lower(), list(short)[:1000], n=1) if len(name) <= 60 else []
+    return short[found[0]] if found else None
+
+
 def require_option(name: str, value: object, allowed: Iterable[object]) -> None:
     """Refuse a value that is not among the allowed ones, and say which are; True is not 1, and an array is none of them."""
     allowed = tuple(allowed)

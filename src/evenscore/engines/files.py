@@ -20,7 +20,7 @@ from evenscore.engines.scan import MEMORY_LIMIT, fits, tally_source
 from evenscore.engines.schemas import CSV, PARQUET, culprit, file_kind, same_schemas
 from evenscore.engines.spill import bytes_of, temporary_place
 from evenscore.engines.sql import NUMERIC_ROLES, ROLES
-from evenscore.errors import DataError, FileError, OptionError, listing
+from evenscore.errors import DataError, FileError, OptionError, listing, no_column
 from evenscore.tally import Tally
 from evenscore.tally.archive import is_tally_file
 
@@ -358,7 +358,7 @@ def _selection(types: dict[str, str], converted: dict[str, str], names: dict[str
             if name not in types:
                 unnamed = all(re.fullmatch(r"column\d+", known) for known in types)
                 hint = " (is there no line with the names of the columns?)" if unnamed else ""
-                raise DataError(f"no column {shortened(name)} for {role}; the {where} has: {listing(types)}{hint}")
+                raise no_column(name, role, where, types, hint)
             column = quoted(name)
             expression = converted.get(name, column)
             if expression == column and types[name] not in AS_THEY_ARE:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from evenscore.columns import shortened
 from evenscore.engines.files import tally_files
 from evenscore.engines.relations import tally_duckdb
 from evenscore.engines.scan import MEMORY_LIMIT
 from evenscore.engines.spill import spill_folder
 from evenscore.engines.sql import ROLES
-from evenscore.errors import DataError, OptionError, listing
+from evenscore.errors import OptionError, no_column
 from evenscore.tally import Tally
 
 
@@ -37,7 +36,7 @@ def _columns(data: Any, options: dict[str, Any]) -> list[str]:
             if not isinstance(name, str):
                 raise OptionError(f"{role}: with an Ibis table, name a column instead of giving an array")
             if name not in data.columns:
-                raise DataError(f"no column {shortened(name)} for {role}; the table has: {listing(data.columns)}")
+                raise no_column(name, role, "table", data.columns)
             found[name] = None
     return list(found)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from evenscore.coding import PRIME
 from evenscore.columns import shortened
-from evenscore.errors import DataError, OptionError, listing
+from evenscore.errors import DataError, OptionError, no_column
 
 ROLES = ("score", "outcome", "group", "user", "weight", "count")
 NUMERIC_ROLES = ("score", "outcome", "weight", "count")
@@ -154,7 +154,7 @@ def find_fields(
         if not isinstance(name, str):
             raise OptionError(f"{role}: with a {where}, name a column instead of giving an array")
         if name not in kinds:
-            raise DataError(f"no column {shortened(name)} for {role}; the {where} has: {listing(kinds)}")
+            raise no_column(name, role, where, kinds)
         sql = (expressions or {}).get(name, dialect.name(name))
         kind = "float" if expressions and name in expressions else kinds[name]
         if role in NUMERIC_ROLES and kind in ("text", "binary", "other"):

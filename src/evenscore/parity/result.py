@@ -135,7 +135,8 @@ class ParityTest(Table):
         same = (
             "the same expected outcome" if self.tolerance is None else f"expected outcomes within {self.tolerance:g} of each other"
         )
-        return f"people with the same score have {same} in every group (each {self.weighting} weighs the same)"
+        unit = "row" if self.independent else self.weighting
+        return f"people with the same score have {same} in every group (each {unit} weighs the same)"
 
     @property
     def p_value(self) -> float:

@@ -63,7 +63,8 @@ def _more(subject: Subject) -> str:
     """What stands in no table."""
     test = subject.parity
     said = [each.text for each in subject_sentences(subject) if each.kind not in ("tested", "gap", "power")]
-    weighed = "each user counts once, whatever the number of rows" if test.weighting == "user" else "each row counts once"
+    by_user = test.weighting == "user" and not test.independent
+    weighed = "each user counts once, whatever the number of rows" if by_user else "each row counts once"
     how = [f"tested: {test.null}", f"how: method {test.method}, {weighed}, level {test.alpha:.3g}"]
     remarks = [remark for remark in test.remarks if remark not in said]
     return "\n".join(_wrapped(line) for line in [*said, *how, *remarks])
