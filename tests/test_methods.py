@@ -1,7 +1,6 @@
-"""The test family: every method on one tally, many groups, tolerance, formulations."""
+"""The test family: every method on one tally, tolerance, regions, formulations."""
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from scipy import stats
 import evenscore as es
 import oracle
 from data import NAMES, as_dict, repeated_users
-from evenscore.comparison import compare_groups, compare_rest
+from evenscore.comparison import compare_groups
 from evenscore.gaps import BAND_BORROWED, BORROWED, Null, comparison_grid, cumulative, estimate_gap, multiscale
 from evenscore.parity import parity_family
 from evenscore.parity.methods import AUTO, METHODS, _stacked, detectable_gap, draw_statistics, gather, parts_of
@@ -28,23 +27,9 @@ def case():
     return rows, tally, comparison, h, Null.of(comparison, h, 1, "gaussian")
 
 
-def influence(rows, matrix, cells, fit, everyone, sign):
-    """What each user adds to a process that is ``matrix`` on the outcome sums, from rows."""
-    weights = oracle.row_weights(rows, "user")
-    residual = weights * (rows.outcome - fit[cells])
-    place = np.searchsorted(everyone, rows.user)
-    return sign * np.stack([np.bincount(place, line[cells] * residual, minlength=len(everyone)) for line in matrix])
-
-
-@pytest.mark.parametrize("kind", ["multiscale", "cumulative"])
-def test_residual_processes_against_rows(case, kind):
-    """Values and covariance of the residual processes, user by user."""
-    rows, tally, comparison, h, null = case
-    points, _ = comparison_grid(comparison, h)
-    if kind == "multiscale":
-        process = multiscale(comparison, null, points=points, bandwidth=h, degree=1, kernel="gaussian")
-    else:
-        process = cumulative(comparison, null, bandwidth=h)
+def influence(case, process):
+    """What each user adds to a process on the outcome sums, from rows, (n_points, n_users)."""
+    rows, tally, comparison, _, null = case
     fit = np.zeros(tally.lattice.n_cells)
     fit[comparison.cells] = null.fit + tally.centre
     everyone = np.unique(rows.user)
@@ -53,11 +38,42 @@ def test_residual_processes_against_rows(case, kind):
         mine = rows.only(group)
         whole = np.zeros((len(matrix), tally.lattice.n_cells))
         whole[:, comparison.cells] = matrix
-        total = total + influence(mine, whole, tally.lattice.cell(mine.score), fit, everyone, sign)
+        cells, place = tally.lattice.cell(mine.score), np.searchsorted(everyone, mine.user)
+        residual = oracle.row_weights(mine, "user") * (mine.outcome - fit[cells])
+        total = total + sign * np.stack([np.bincount(place, line[cells] * residual, minlength=len(everyone)) for line in whole])
+    return total
+
+
+@pytest.mark.parametrize("kind", ["multiscale", "cumulative"])
+def test_residual_processes_against_rows(case, kind):
+    """Values and covariance of the residual processes, user by user."""
+    _, _, comparison, h, null = case
+    points, _ = comparison_grid(comparison, h)
+    if kind == "multiscale":
+        process = multiscale(comparison, null, points=points, bandwidth=h, degree=1, kernel="gaussian")
+    else:
+        process = cumulative(comparison, null, bandwidth=h)
+    total = influence(case, process)
     np.testing.assert_allclose(process.covariance, total @ total.T, rtol=1e-6, atol=1e-9 * np.abs(process.covariance).max())
     if kind == "cumulative":
         # The sum of influences smooths the pooled curve twice where the process does so once.
         np.testing.assert_allclose(process.values, total.sum(axis=1), atol=0.02 * np.abs(process.values).max())
+
+
+def test_processes_side_by_side_keep_their_covariance_and_have_that_of_rows_between_them(case):
+    _, _, comparison, h, null = case
+    points, _ = comparison_grid(comparison, h)
+    processes = [
+        multiscale(comparison, null, points=points, bandwidth=h, degree=1, kernel="gaussian"),
+        cumulative(comparison, null, bandwidth=h),
+    ]
+    stacked = _stacked(processes, null)
+    n = len(processes[0].values)
+    for process, block in zip(processes, (stacked[:n, :n], stacked[n:, n:]), strict=True):
+        np.testing.assert_allclose(block, process.covariance, atol=1e-9 * np.abs(process.covariance).max())
+    users = [influence(case, process) for process in processes]
+    between = users[0] @ users[1].T
+    np.testing.assert_allclose(stacked[:n, n:], between, rtol=1e-6, atol=1e-9 * np.abs(between).max())
 
 
 def test_a_constant_gap_shifts_every_process(case):
@@ -178,76 +194,6 @@ def test_detectable_gap_grows_with_the_power_wanted(case):
     assert gaps[0] < 0.8 * gaps[-1]
 
 
-# Many groups
-
-
-def test_rest_is_all_others_together():
-    data = simple(n_users=900, n_groups=3, gap=0.25)
-    tally = tally_of(data)
-    test = es.parity_test(tally, compare="rest")
-    assert [(pair.group_a, pair.group_b) for pair in test.pairs] == [(0, "the rest"), (1, "the rest"), (2, "the rest")]
-    united = tally_of(data | {"g": np.where(data["g"] == 0, 0, 1)}, lattice=tally)
-    by_hand = compare_groups(united, 0, 1, "user")
-    found = compare_rest(tally, 0, "user")
-    np.testing.assert_allclose(found.b.sums.W, by_hand.b.sums.W)
-    np.testing.assert_allclose(found.b.sums.Y, by_hand.b.sums.Y)
-    np.testing.assert_allclose(found.b.pairs.yy, by_hand.b.pairs.yy, atol=1e-12)
-    assert test.pairs[0].p_value == pytest.approx(es.parity_test(united).pairs[0].p_value, rel=0.2)
-    assert test.verdict == "disparity"
-
-
-def test_rest_with_spanning_users_counts_them_in_each_group():
-    rows = repeated_users(6000, seed=1, spanning=True, n_groups=3)
-    found = compare_rest(tally_of(as_dict(rows)), 0, "user")
-    ones = found.b.pairs.ww.sum()
-    expected = 0
-    for user in np.unique(rows.user):
-        groups = np.unique(rows.group[(rows.user == user) & (rows.group != 0)])
-        expected += len(groups) ** 2
-    assert ones == pytest.approx(expected)
-    assert found.cross is not None
-
-
-def test_two_groups_and_their_rest_are_the_pair():
-    tally = tally_of(simple())
-    assert es.parity_test(tally, compare="rest").p_value == es.parity_test(tally).p_value
-
-
-def test_two_hundred_groups():
-    """Small ones among them, reported and not dropped; each against the rest."""
-    rng = np.random.default_rng(0)
-    user = np.repeat(np.arange(20_000), 3)
-    group = user % 200
-    data = {"s": rng.random(len(user)), "y": rng.random(len(user)) < 0.4, "g": group, "u": user}
-    data["g"] = np.where((group == 7) & (user > 1000), 8, group)
-    test = es.parity_test(tally_of(data), compare="rest", both=False)
-    assert len(test.pairs) == 200
-    assert "7 has only" in test.pairs[7].reason
-    assert test.verdict == "inconclusive"
-
-
-def test_spanning_groups_are_adjusted_jointly():
-    rows = repeated_users(3000, seed=1, spanning=True, n_groups=3, rows_per_user=6)
-    test = es.parity_test(es.tally(as_dict(rows), **NAMES, cells=128), method="sup", both=False)
-    assert "joint draws" in test.adjustment
-    for pair in test.pairs:
-        assert pair.p_value <= pair.p_adjusted + 1e-12
-
-
-def test_too_many_spanning_groups_fall_back_on_holm():
-    rows = repeated_users(6000, seed=1, spanning=True, n_groups=6)
-    test = es.parity_test(tally_of(as_dict(rows)), method="sup", both=False)
-    assert test.adjustment == "Holm's method"
-
-
-def test_intersections():
-    data = simple(n_users=1200, gap=0.0)
-    data["h"] = np.array(["x", "y"])[data["u"] // 2 % 2]
-    tally = es.tally(data, score="s", outcome="y", group=["g", "h"], user="u")
-    assert tally.groups == ((0, "x"), (0, "y"), (1, "x"), (1, "y"))
-    assert "0 × x" in repr(es.parity_test(tally, method="sup"))
-
-
 # Tolerance
 
 
@@ -329,6 +275,18 @@ def test_spread_evidence_says_so():
     pytest.fail("no such case in 40 seeds")
 
 
+def test_where_a_gap_is_shown_is_said_of_pairs_with_a_verdict_only():
+    rows = repeated_users(300 * 13, seed=2, n_groups=13, rows_per_user=3)
+    odd = rows.group == 12
+    rows.outcome[odd] = np.random.default_rng(1).random(odd.sum()) < 0.9
+    test = es.parity_test(es.tally(as_dict(rows), **NAMES), compare="rest")
+    by_chance = [
+        pair for pair in test.pairs if pair.verdict == "inconclusive" and (pair.band_low > 0).any() | (pair.band_high < 0).any()
+    ]
+    assert by_chance and not any(pair.regions for pair in by_chance)
+    assert {region["group_a"] for region in test.regions} == {12}
+
+
 # Formulations
 
 
@@ -364,63 +322,3 @@ def test_options_are_kept():
     test = es.parity_test(tally_of(simple()), alpha=0.1, degree=0, kernel="epanechnikov", bandwidth=0.2, method="l2")
     assert (test.alpha, test.degree, test.kernel, test.pairs[0].bandwidth) == (0.1, 0, "epanechnikov", 0.2)
     assert dataclasses.is_dataclass(test)
-
-
-# Users who span groups, on real data
-
-
-def test_two_candidates_of_a_race_are_one_user():
-    """What one wins the other loses: taken for different people, they make the gap look surer than it is."""
-    import duckdb
-
-    path = Path(__file__).parent.parent / "examples" / "governors" / "governors.parquet"
-    columns = f"probwin, probwin_outcome, party, race_id, race_id || party AS candidate FROM '{path}'"
-    data = duckdb.sql(f"SELECT {columns} WHERE party IN ('D', 'R') AND race_id IS NOT NULL").fetchnumpy()
-    data = {name: np.asarray(column) for name, column in data.items()}
-    found = {}
-    for user in ("race_id", "candidate", None):
-        tally = es.tally(data, score="probwin", outcome="probwin_outcome", group="party", user=data[user] if user else None)
-        found[user] = es.parity_test(tally, method="sup", both=False)
-    se = {user: np.array([point["se"] for point in test.points]) for user, test in found.items()}
-    score = np.array([point["score"] for point in found["race_id"].points])
-    assert (se["race_id"] / se["candidate"])[(score > 0.2) & (score < 0.4)].min() > 1.15
-    assert found["race_id"].p_value > 0.5 > 1e-20 > found[None].p_value
-
-
-def test_processes_side_by_side_keep_their_covariance_and_have_that_of_rows_between_them(case):
-    rows, tally, comparison, h, null = case
-    points, _ = comparison_grid(comparison, h)
-    processes = [
-        multiscale(comparison, null, points=points, bandwidth=h, degree=1, kernel="gaussian"),
-        cumulative(comparison, null, bandwidth=h),
-    ]
-    stacked = _stacked(processes, null)
-    n = len(processes[0].values)
-    for process, block in zip(processes, (stacked[:n, :n], stacked[n:, n:]), strict=True):
-        np.testing.assert_allclose(block, process.covariance, atol=1e-9 * np.abs(process.covariance).max())
-    fit = np.zeros(tally.lattice.n_cells)
-    fit[comparison.cells] = null.fit + tally.centre
-    everyone = np.unique(rows.user)
-    users = []
-    for process in processes:
-        total = 0
-        for group, matrix, sign in ((0, process.matrix_a, 1), (1, process.matrix_b, -1)):
-            mine = rows.only(group)
-            whole = np.zeros((len(matrix), tally.lattice.n_cells))
-            whole[:, comparison.cells] = matrix
-            total = total + influence(mine, whole, tally.lattice.cell(mine.score), fit, everyone, sign)
-        users.append(total)
-    between = users[0] @ users[1].T
-    np.testing.assert_allclose(stacked[:n, n:], between, rtol=1e-6, atol=1e-9 * np.abs(between).max())
-
-
-def test_where_a_gap_is_shown_is_said_of_pairs_with_a_verdict_only():
-    rows = repeated_users(300 * 13, seed=2, n_groups=13, rows_per_user=3)
-    odd = rows.group == 12
-    rows.outcome[odd] = np.random.default_rng(1).random(odd.sum()) < 0.9
-    test = es.parity_test(es.tally(as_dict(rows), **NAMES), compare="rest")
-    by_chance = [
-        pair for pair in test.pairs if pair.verdict == "inconclusive" and (pair.band_low > 0).any() | (pair.band_high < 0).any()
-    ]
-    assert by_chance and not any(pair.regions for pair in by_chance)
-    assert {region["group_a"] for region in test.regions} == {12}
