@@ -33,22 +33,23 @@ KEYS: dict[str, dict[str, str]] = {
     "output": dict.fromkeys(("title", "report", "json", "junit", "summary"), TEXT),
 }
 
+COMMENTS = 29  # where they begin, if what stands before is not longer
 TEMPLATE = """\
 # Settings of `evenscore audit`. Options on the command line override them; unknown keys are errors.
 
 [data]
-{path}           # a file, folder, glob or list of these; paths are relative to this file
-{score}          # the score; a list audits several
-{outcome}        # what came true: 0/1, or any number
-{group}          # the group; a list is an intersection
+{path} # a file, folder, glob or list of these; paths are relative to this file
+{score} # the score; a list audits several
+{outcome} # what came true: 0/1, or any number
+{group} # the group; a list is an intersection
 # attributes = ["gender", ["gender", "age_band"]]   # instead of group: audit several, lists inside are intersections
-{user}           # whose row it is: rows of one user are not independent
+{user} # whose row it is: rows of one user are not independent
 # independent = true          # instead of user: every row is a different person
 # weight = "weight"           # a survey weight
 # nulls = "drop"              # leave out rows with missing values, and say how many; default: an error
 
 [test]
-tolerance = {tolerance}              # a gap in outcomes that does not matter; parity can be shown only with one
+{tolerance} # a gap in outcomes that does not matter; parity can be shown only with one
 # threshold = 0.5             # the score at which a decision is made
 # positive = "above"          # or "below", when the decision goes to scores below it
 # alpha = 0.05                # the chance of any false alarm
@@ -126,10 +127,11 @@ def template(*, tolerance: float, **columns: str | None) -> str:
 
     def line(name: str, example: str) -> str:
         value = columns.get(name)
-        return f"{name} = {quoted(value)}" if value is not None else f'# {name} = "{example}"'
+        return (f"{name} = {quoted(value)}" if value is not None else f'# {name} = "{example}"').ljust(COMMENTS)
 
     examples = {"path": "predictions.parquet", "score": "score", "outcome": "outcome", "group": "group", "user": "user_id"}
-    return TEMPLATE.format(tolerance=f"{tolerance:g}", **{name: line(name, example) for name, example in examples.items()})
+    lines = {name: line(name, example) for name, example in examples.items()}
+    return TEMPLATE.format(tolerance=f"tolerance = {tolerance:g}".ljust(COMMENTS), **lines)
 
 
 def quoted(text: str) -> str:
