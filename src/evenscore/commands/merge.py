@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from evenscore.commands.common import noted_warnings, output_options, show, stop_if_interrupted
-from evenscore.commands.tally import BY_USER, tell
+from evenscore.commands.tally import BY_USER, saved, tell
 
 
 @click.command(short_help="Add up tallies of shards, or user-level files of days.")
@@ -46,9 +46,7 @@ def merge(context: click.Context, /, files: tuple[str, ...], json_path: str | No
             return _merge_users(paths, output, options["memory_limit"], quiet)
         made = _merged_users(paths, options["memory_limit"]) if all(user_level) else _added(paths, quiet)
         stop_if_interrupted(context)
-        if options["min_users"] is not None:
-            made = made.release(min_users=options["min_users"])
-        made.save(output)
+        made = saved(made, output, options["min_users"])
         show("", quiet)
     tell(made, output, notes, json_path, quiet)
     return 0

@@ -69,9 +69,7 @@ def tally(context: click.Context, /, data: tuple[str, ...], json_path: str | Non
             return _write_by_user(context, data, options, output, notes, json_path, quiet)
         made = read_tally(context, data, options, notes, quiet)
         stop_if_interrupted(context)
-        if options["min_users"] is not None:
-            made = made.release(min_users=options["min_users"])
-        made.save(output)
+        made = saved(made, output, options["min_users"])
         show("", quiet)
     tell(made, output, notes, json_path, quiet)
     return 0
@@ -139,6 +137,14 @@ def _write_by_user(
     if not quiet and json_path != "-":
         click.echo("\n".join([f"{output}: {about.n_rows:,} rows on {about.lattice!r}", f"{output} {BY_USER}", *notes]))
     return 0
+
+
+def saved(made: Any, output: Path, min_users: int | None) -> Any:
+    """The tally as it was written, thinned if asked."""
+    if min_users is not None:
+        made = made.release(min_users=min_users)
+    made.save(output)
+    return made
 
 
 def tell(made: Any, output: Path, notes: list[str], json_path: str | None, quiet: bool) -> None:
