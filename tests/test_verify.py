@@ -208,3 +208,12 @@ def test_bad_arguments(calibrator, rest):
         es.verify(calibrator, strange, unseen=True)
     kept = es.verify(calibrator, strange, unseen=True, on_unknown="keep")
     assert {row["group"]: row["mse_change"] for row in kept.rows()}["c"] == 0
+
+
+def test_columns_that_are_called_differently_are_named(data, calibrator, rest):
+    other = {"s": data["score"], "y": data["outcome"], "g": data["group"], "u": data["user"]}
+    named = es.verify(calibrator, other, score="s", outcome="y", group="g", user="u", method="sup")
+    same = es.verify(calibrator, rest, method="sup")
+    assert named.after.method == same.after.method == "sup" and named.p_value == same.p_value and named.rows() == same.rows()
+    with pytest.raises(es.EvenscoreError, match="no column 'score'"):
+        es.verify(calibrator, other)
