@@ -47,7 +47,8 @@ def test_calibrate_from_a_tally_and_as_json(folder, tmp_path):
     es.tally(folder / "people.parquet", score="score", outcome="outcome", group="group", user="user").save(tmp_path / "saved.tally")
     done = run("calibrate", tmp_path / "saved.tally", "--method", "platt", "--out", tmp_path / "map.json", "--json", "-")
     assert done.returncode == 0 and done.stderr == ""
-    assert [each["group"] for each in json.loads(done.stdout)["maps"]] == ["a", "b"]
+    document = json.loads(done.stdout)
+    assert [each["group"] for each in document["maps"]] == ["a", "b"] and "not verified" in document["notes"][-1]
     assert es.Calibrator.load(tmp_path / "map.json").method == "platt"
     done = run("calibrate", tmp_path / "saved.tally", "--split", "1/2", "--out", tmp_path / "other.json")
     assert done.returncode == 2 and "leave out --split" in done.stderr

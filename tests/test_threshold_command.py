@@ -78,7 +78,7 @@ def test_strategies_and_exit_codes(censored, tmp_path):
         assert failed.returncode == 2 and words in failed.stderr and failed.stdout == ""
     es.tally(censored, **SIMULATED, nulls="unlabelled").save(tmp_path / "t.tally")
     saved = run(tmp_path / "t.tally", "--threshold", 0.3)
-    assert saved.returncode == 2 and "cuts=[0.3]" in saved.stderr
+    assert saved.returncode == 2 and "evenscore tally ... --cut 0.3" in saved.stderr
 
 
 def test_pictures_draw_what_the_results_hold(censored):

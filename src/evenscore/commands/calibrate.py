@@ -71,6 +71,8 @@ def calibrate(context: click.Context, /, data: tuple[str, ...], json_path: str |
         calibrator.save(Path(options["out"]))
         verification = _verified(context, data, options, calibrator, quiet)
         show("", quiet)
+    if verification is None:
+        notes.append("not verified: fitted on all users; --split 1/2 with the data keeps half of them to verify on")
     if json_path is not None:
         document = {"data": list(data), "calibrator": options["out"], "maps": calibrator.summary(), "notes": notes}
         write_json(json_path, _ready(document | ({} if verification is None else {"verification": verification.to_dict()})))

@@ -221,5 +221,6 @@ def in_options(message: str) -> str:
         message,
     )
     message = re.sub(r"(?<![\w'\"])on_unknown='(\w+)'", r"--on-unknown \1", message)
+    message = re.sub(r"es\.tally\(\.\.\., cuts=\[([^\]]*)\]\)", r"evenscore tally ... --cut \1", message)
     message = re.sub(r"(?<![\w'\"])split='([^']*)'", r"--split \1", message)
     return re.sub(r"(?<![\w'\"])(weight|count|tolerance|threshold)=(?!\w)", r"--\1", message)
