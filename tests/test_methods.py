@@ -188,8 +188,8 @@ def test_detectable_gap_grows_with_the_power_wanted(case):
     points, _ = comparison_grid(comparison, h)
     process = estimate_gap(comparison, points=points, bandwidth=h, null=null)
     evidence = gather(parts_of("combined"), process, comparison, null, points=points, bandwidth=h, degree=1, kernel="gaussian")
-    noise, _ = draw_statistics(evidence, np.random.default_rng(0), 4000)
-    gaps = [detectable_gap("combined", evidence, noise, 0.05, power) for power in (0.2, 0.5, 0.8, 0.95)]
+    noise, statistics = draw_statistics(evidence, np.random.default_rng(0), 4000)
+    gaps = [detectable_gap("combined", evidence, noise, statistics, 0.05, power) for power in (0.2, 0.5, 0.8, 0.95)]
     assert gaps == sorted(gaps)
     assert gaps[0] < 0.8 * gaps[-1]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 
 from evenscore.bandwidth import FEW_CELLS, bandwidth_for
 from evenscore.curves import quantiles, smooth_at, unsmoothed
-from evenscore.kernels import Smoother, smoother
+from evenscore.kernels import Smoother, kernel_for, local_fits, smoother
 from evenscore.lattice import Lattice
 from evenscore.tables import label_text
 from evenscore.tally import CellSums, Tally
@@ -21,6 +23,8 @@ Ints = NDArray[np.int64]
 
 REST = "the rest"
 OVERLAP = (0.05, 0.95)
+SIDE_BYTES = 1 << 29  # of dense pair matrices that are kept for the next comparison
+DENSE = 0.75  # two groups that fill less than this share of all groups' cells are compared on their own, as if there were no others
 SUMMED = tuple(name for name in CellSums.__slots__ if name not in ("position", "tilt"))
 
 
@@ -43,7 +47,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two sides on the cells (n_cells,) that either has rows in; cross: pair matrices of users that both sides have."""
+    """Two sides on the cells (n_cells,) that either has rows in, and maybe more; cross: pair matrices of users that both have."""
 
     lattice: Lattice
     weighting: str
@@ -80,16 +84,30 @@ class Comparison:
         low, high = overlap(self)
         return min(chosen, max((high - low) / 2, FEW_CELLS * self.lattice.cell_width)) if low < high else chosen
 
-    def pooled(self, bandwidth: float, degree: int, kernel: str) -> tuple[Floats, Floats]:
-        """The curve of both sides together at the cells, as a matrix (n_cells, n_cells) on the summed outcomes, and its values."""
-        weight, outcome = self.a.sums.W + self.b.sums.W, self.a.sums.Y + self.b.sums.Y
-        means = np.diag(1 / weight)
+    @property
+    def weight(self) -> Floats:
+        """The weight of both sides together, (n_cells,)."""
+        return self.a.sums.W + self.b.sums.W
+
+    def pooled_fit(self, bandwidth: float, degree: int, kernel: str) -> Floats:
+        """The curve of both sides together at the cells, (n_cells,); a cell that nothing can be fitted at has its mean."""
+        weight, outcome = self.weight, self.a.sums.Y + self.b.sums.Y
+        means = outcome * _inverse(weight)
         if self.unsmoothed:
-            return means, means @ outcome
+            return means
+        u = (self.position[None, :] - self.position[:, None]) / bandwidth
+        fit = local_fits(kernel_for(kernel, degree).shape(u), u, weight[None, :], outcome[None, :], degree)[0]
+        return np.where(np.isfinite(fit), fit, means)
+
+    def pooled_matrix(self, bandwidth: float, degree: int, kernel: str) -> Floats:
+        """The same as a matrix on the summed outcomes, (n_cells, n_cells)."""
+        means = np.diag(_inverse(self.weight))
+        if self.unsmoothed:
+            return means
         matrix = smoother(
             points=self.position,
             positions=self.position,
-            weight=weight,
+            weight=self.weight,
             bandwidth=bandwidth,
             degree=degree,
             kernel=kernel,
@@ -97,7 +115,7 @@ class Comparison:
         ).matrix
         alone = ~np.isfinite(matrix).all(axis=1)
         matrix[alone] = means[alone]
-        return matrix, matrix @ outcome
+        return matrix
 
     def residual_pairs(self, fit: Floats) -> tuple[Floats, Floats, Floats | None]:
         """R of side a, of side b and across, (n_cells, n_cells) each, for residuals from one fit at the cells."""
@@ -126,15 +144,43 @@ class Whole:
         return cls(_placed(tally.lattice, total), pairs)
 
 
+class Sides:
+    """Groups on the cells that any of them has rows in, so that what belongs to one group is made once for all its comparisons."""
+
+    def __init__(self, tally: Tally, groups: Sequence[Any], weighting: str) -> None:
+        self.tally, self.weighting = tally, weighting
+        self._sums = {tally.index(group): tally.sums(group, weighting) for group in groups}
+        self.cells = np.flatnonzero(np.any([sums.W > 0 for sums in self._sums.values()], axis=0))
+        self.kept = max(2, SIDE_BYTES // (32 * len(self.cells) ** 2 + 1))
+        self._side = lru_cache(maxsize=self.kept)(lambda place: self._at(place, self.cells))
+
+    def _at(self, place: int, cells: Ints) -> Side:
+        group = self.tally.groups[place]
+        pairs = self.tally.pair_matrices(group, group, self.weighting, cells)
+        return _side(self.tally, (group,), group, _at_cells(self._sums[place], cells), pairs)
+
+    def compare(self, a: Any, b: Any) -> Comparison:
+        """Two of the groups."""
+        places = [self.tally.index(group) for group in (a, b)]
+        cells = np.flatnonzero(self._sums[places[0]].W + self._sums[places[1]].W > 0)
+        if len(cells) < DENSE * len(self.cells):
+            one, other = (self._at(place, cells) for place in places)
+        else:
+            cells = self.cells
+            one, other = (self._side(place) for place in places)
+        cross = self.tally.pair_matrices(a, b, self.weighting, cells)
+        return _comparison(self.tally.lattice, self.weighting, cells, one, other, cross)
+
+    def tiled(self, pairs: Sequence[tuple[Any, Any]]) -> list[int]:
+        """The places of the pairs in an order in which groups that were used lately, and so are kept, come again."""
+        size = max(1, self.kept // 2)
+        tiles = [tuple(self.tally.index(group) // size for group in pair) for pair in pairs]
+        return sorted(range(len(pairs)), key=lambda place: tiles[place])
+
+
 def compare_groups(tally: Tally, a: Any, b: Any, weighting: str) -> Comparison:
     """Two groups."""
-    sums_a, sums_b = (tally.sums(group, weighting) for group in (a, b))
-    cells = np.flatnonzero(sums_a.W + sums_b.W > 0)
-    sides = [
-        _side(tally, (group,), group, _at_cells(sums, cells), tally.pair_matrices(group, group, weighting, cells))
-        for group, sums in ((a, sums_a), (b, sums_b))
-    ]
-    return _comparison(tally.lattice, weighting, cells, sides[0], sides[1], tally.pair_matrices(a, b, weighting, cells))
+    return Sides(tally, (a, b), weighting).compare(a, b)
 
 
 def compare_rest(tally: Tally, group: Any, weighting: str, whole: Whole | None = None) -> Comparison:
@@ -169,8 +215,14 @@ def _side(tally: Tally, groups: tuple[Any, ...], label: Any, sums: CellSums, pai
 
 def _comparison(lattice: Lattice, weighting: str, cells: Ints, a: Side, b: Side, cross: PairMatrices | None) -> Comparison:
     mean = np.full(lattice.n_cells, np.nan)
-    mean[cells] = (a.sums.X + b.sums.X) / (a.sums.W + b.sums.W)
+    weight = a.sums.W + b.sums.W
+    mean[cells] = np.where(weight > 0, (a.sums.X + b.sums.X) * _inverse(weight), np.nan)
     return Comparison(lattice, weighting, cells, a, b, cross, lattice.positions(mean)[cells])
+
+
+def _inverse(weight: Floats) -> Floats:
+    """1 / weight, and 0 for a cell without any."""
+    return np.divide(1.0, weight, out=np.zeros_like(weight), where=weight > 0)
 
 
 def _at_cells(sums: CellSums, cells: Ints) -> CellSums:

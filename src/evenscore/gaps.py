@@ -7,7 +7,9 @@ residuals. All are matrices on the outcome sums of the two sides, so one covaria
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,7 @@ from evenscore.comparison import Comparison, full, no_overlap, overlap
 from evenscore.curves import MAX_POINTS, effective_users, quantiles, residual_covariance, small_sample, standard_errors
 from evenscore.errors import OptionError
 from evenscore.inference import welch_z
-from evenscore.kernels import smoother
+from evenscore.kernels import Smoother, smoother
 from evenscore.tally import Tally
 
 Floats = NDArray[np.float64]
@@ -75,20 +77,22 @@ class Process:
 class Null:
     """The pair's pooled curve, as if there were no gap.
 
-    matrix: (n_cells, n_cells); fit: (n_cells,); residual_a, residual_b, residual_ab: residual pair matrices, (n_cells, n_cells).
+    fit: (n_cells,); residual_a, residual_b, residual_ab: residual pair matrices, (n_cells, n_cells); matrix: makes the fit as a
+    matrix on the summed outcomes, (n_cells, n_cells), which only residual processes need.
     """
 
-    matrix: Floats
     fit: Floats
     residual_a: Floats
     residual_b: Floats
     residual_ab: Floats | None
+    matrix: Callable[[], Floats]
 
     @classmethod
     def of(cls, comparison: Comparison, bandwidth: float, degree: int, kernel: str) -> Null:
         """Fit it."""
-        matrix, fit = comparison.pooled(bandwidth, degree, kernel)
-        return cls(matrix, fit, *comparison.residual_pairs(fit))
+        fit = comparison.pooled_fit(bandwidth, degree, kernel)
+        matrix = cache(lambda: comparison.pooled_matrix(bandwidth, degree, kernel))
+        return cls(fit, *comparison.residual_pairs(fit), matrix)
 
 
 def estimate_gap(
@@ -109,8 +113,7 @@ def estimate_gap(
     smooth_a, smooth_b = (comparison.smooth(side, points, bandwidth, degree, kernel) for side in (a, b))
     effective_a, effective_b = effective_users(smooth_a.matrix, a.pairs), effective_users(smooth_b.matrix, b.pairs)
     if null is not None:
-        l_a, l_b = _moderated(null, smooth_a.matrix, effective_a, smooth_b.matrix, effective_b)
-        var_a, var_b = l_a @ null.residual_a @ l_a.T, l_b @ null.residual_b @ l_b.T
+        l_a, var_a, l_b, var_b = _moderated(null, smooth_a.matrix, effective_a, smooth_b.matrix, effective_b)
         shared = None if null.residual_ab is None else l_a @ null.residual_ab @ l_b.T
     else:
         l_a, l_b = smooth_a.matrix * small_sample(effective_a)[:, None], smooth_b.matrix * small_sample(effective_b)[:, None]
@@ -118,7 +121,7 @@ def estimate_gap(
         var_a, var_b = residual_covariance(a.pairs, l_a, fit_a, l_a, fit_a), residual_covariance(b.pairs, l_b, fit_b, l_b, fit_b)
         var_a, var_b, shared = _widened(comparison, var_a, effective_a, var_b, effective_b, (l_a, fit_a, l_b, fit_b))
     return Process(
-        values=smooth_a.curve(a.sums.Y, a.sums.tilt) - smooth_b.curve(b.sums.Y, b.sums.tilt),
+        values=_difference(comparison, smooth_a, smooth_b),
         covariance=var_a + var_b if shared is None else var_a + var_b - shared - shared.T,
         df=welch_df(np.diag(var_a), effective_a - 1, np.diag(var_b), effective_b - 1),
         effective_a=effective_a,
@@ -129,13 +132,28 @@ def estimate_gap(
     )
 
 
-def _moderated(null: Null, l_a: Floats, effective_a: Floats, l_b: Floats, effective_b: Floats) -> tuple[Floats, Floats]:
-    """The matrices with their small-sample factors, and scaled so that each side's variance per user moves towards a common one."""
-    own_a = np.einsum("jc,jc->j", l_a @ null.residual_a, l_a) * effective_a
-    own_b = np.einsum("jc,jc->j", l_b @ null.residual_b, l_b) * effective_b
+def gap_values(comparison: Comparison, *, points: Floats, bandwidth: float, degree: int, kernel: str) -> Floats:
+    """The values of ``estimate_gap`` alone."""
+    one, other = (comparison.smooth(side, points, bandwidth, degree, kernel) for side in (comparison.a, comparison.b))
+    return _difference(comparison, one, other)
+
+
+def _difference(comparison: Comparison, smooth_a: Smoother, smooth_b: Smoother) -> Floats:
+    a, b = comparison.a.sums, comparison.b.sums
+    return smooth_a.curve(a.Y, a.tilt) - smooth_b.curve(b.Y, b.tilt)
+
+
+def _moderated(
+    null: Null, l_a: Floats, effective_a: Floats, l_b: Floats, effective_b: Floats
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Both matrices with their covariances, with small-sample factors and scaled so that each side's variance per user moves
+    towards a common one."""
+    var_a, var_b = l_a @ null.residual_a @ l_a.T, l_b @ null.residual_b @ l_b.T
+    own_a, own_b = np.diag(var_a) * effective_a, np.diag(var_b) * effective_b
     moved = _borrowing(own_a, effective_a, own_b, effective_b, BORROWED)
-    factor_a, factor_b = (_root_ratio(new, own) for new, own in zip(moved, (own_a, own_b), strict=True))
-    return l_a * (factor_a * small_sample(effective_a))[:, None], l_b * (factor_b * small_sample(effective_b))[:, None]
+    scale_a = _root_ratio(moved[0], own_a) * small_sample(effective_a)
+    scale_b = _root_ratio(moved[1], own_b) * small_sample(effective_b)
+    return l_a * scale_a[:, None], var_a * np.outer(scale_a, scale_a), l_b * scale_b[:, None], var_b * np.outer(scale_b, scale_b)
 
 
 def _widened(
@@ -214,7 +232,7 @@ def cumulative(comparison: Comparison, null: Null, *, bandwidth: float) -> Proce
     """Sums up to a score of (G - p(S)) (Y - f(S)), p the share of side a among users at that score, f the pooled curve."""
     a, b = comparison.a.sums, comparison.b.sums
     weight = a.W + b.W
-    share = a.W / weight
+    share = np.divide(a.W, weight, out=np.zeros_like(weight), where=weight > 0)
     if not comparison.unsmoothed:
         at_cells = smoother(
             points=comparison.position, positions=comparison.position, weight=weight, bandwidth=bandwidth, degree=0, near=False
@@ -232,16 +250,15 @@ def _residual_process(comparison: Comparison, null: Null, raw_a: Floats, raw_b: 
     With A = raw_a W_a - raw_b W_b these are (raw_a - A L) Y_a - (raw_b + A L) Y_b.
     """
     a, b = comparison.a, comparison.b
-    pooled = (raw_a * a.sums.W - raw_b * b.sums.W) @ null.matrix
+    pooled = (raw_a * a.sums.W - raw_b * b.sums.W) @ null.matrix()
     m_a, m_b = raw_a - pooled, raw_b + pooled
     n = len(m_a)
     effective_a = effective_users(raw_a, a.pairs) if few else np.full(n, np.inf)
     effective_b = effective_users(raw_b, b.pairs) if few else np.full(n, np.inf)
     if few:
-        f_a, f_b = _moderated(null, m_a, effective_a, m_b, effective_b)
+        f_a, var_a, f_b, var_b = _moderated(null, m_a, effective_a, m_b, effective_b)
     else:
-        f_a, f_b = m_a, m_b
-    var_a, var_b = f_a @ null.residual_a @ f_a.T, f_b @ null.residual_b @ f_b.T
+        f_a, var_a, f_b, var_b = m_a, m_a @ null.residual_a @ m_a.T, m_b, m_b @ null.residual_b @ m_b.T
     covariance = var_a + var_b
     if null.residual_ab is not None:
         shared = f_a @ null.residual_ab @ f_b.T

@@ -30,7 +30,11 @@ class Kernel:
 
 def _normal(u: Floats) -> Floats:
     with np.errstate(over="ignore"):  # the tail of a narrow kernel is 0
-        return np.asarray(np.exp(-0.5 * u * u) / np.sqrt(2 * np.pi))
+        k = u * u
+        k *= -0.5
+        np.exp(k, out=k)
+        k /= np.sqrt(2 * np.pi)
+    return k
 
 
 # The widths are canonical bandwidths, (int K^2 / (int u^2 K)^2)^(1/5), relative to the Gaussian's: with them one rule of thumb
@@ -49,6 +53,15 @@ def kernel_named(name: str) -> Kernel:
     """The kernel of that name."""
     require_option("kernel", name, KERNELS)
     return KERNELS[name]
+
+
+def kernel_for(name: str, degree: int) -> Kernel:
+    """The kernel of that name, if it can fit polynomials of that degree."""
+    require_option("degree", degree, DEGREES)
+    kernel = kernel_named(name)
+    if kernel.moments > 1 and degree > 0:
+        raise OptionError(f"kernel={shortened(name)} has no second moment, so it cannot fit slopes; use it with degree=0")
+    return kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +124,9 @@ def smoother(
         With a positive width the result has a ``tilt``, taken across that width.
     """
     require_option("side", side, SIDES)
-    require_option("degree", degree, DEGREES)
     if not (np.isfinite(bandwidth) and bandwidth > 0):
         raise OptionError(f"bandwidth={shortened(bandwidth)} must be a positive number")
-    shape = kernel_named(kernel)
-    if shape.moments > 1 and degree > 0:
-        raise OptionError(f"kernel={shortened(kernel)} has no second moment, so it cannot fit slopes; use it with degree=0")
-
+    shape = kernel_for(kernel, degree)
     half = 0.5 * cell_width / bandwidth
 
     def weigh(u: Floats) -> Floats:

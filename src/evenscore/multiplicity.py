@@ -51,10 +51,10 @@ def benjamini_hochberg(p_values: ArrayLike) -> Floats:
 def draw_ranks(statistics: Floats) -> Floats:
     """The p-value of each draw among its own column, (draws, n)."""
     n_draws = len(statistics)
-    ranks = np.empty_like(statistics)
-    order = np.argsort(-statistics, axis=0, kind="stable")
-    np.put_along_axis(ranks, order, np.arange(1, n_draws + 1, dtype=np.float64)[:, None] / n_draws, axis=0)
-    return ranks
+    ranks = np.empty((statistics.shape[1], n_draws))
+    order = np.argsort(np.ascontiguousarray(-statistics.T), axis=1, kind="stable")
+    np.put_along_axis(ranks, order, np.arange(1, n_draws + 1)[None, :] / n_draws, axis=1)
+    return ranks.T
 
 
 def single_step(p_values: ArrayLike, minima: Floats, resolved: int) -> tuple[Floats, bool]:

@@ -234,8 +234,8 @@ def _smallest_gap(tally: Tally, a: Any, b: Any, method: str, weighting: str, alp
     evidence = gather(
         parts_of(method), process.at(keep), comparison, null, points=points[keep], bandwidth=h, degree=1, kernel="gaussian"
     )
-    noise, _ = draw_statistics(evidence, seeded(seed), DRAWS)
-    return detectable_gap(method, evidence, noise, alpha, power)
+    noise, statistics = draw_statistics(evidence, seeded(seed), DRAWS)
+    return detectable_gap(method, evidence, noise, statistics, alpha, power)
 
 
 def _needed(smallest: Any, gap: float, total: int) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenscore.comparison import Comparison, Whole, compare_groups, compare_rest
+from evenscore.comparison import Comparison, Sides, Whole, compare_groups, compare_rest
 from evenscore.curves import grid_positions, margins
 from evenscore.errors import OptionError, require_alpha, require_flag, require_gap, require_option
 from evenscore.gaps import (
@@ -20,10 +20,21 @@ from evenscore.gaps import (
     comparison_grid,
     enough_users,
     estimate_gap,
+    gap_values,
     judgeable,
     require_inside,
 )
-from evenscore.inference import DRAWS, PValue, correlation, draw_normal, empirical_p, seeded, sup_tail, welch_z
+from evenscore.inference import (
+    DRAWS,
+    PValue,
+    correlation,
+    draw_normal,
+    empirical_p,
+    empirical_p_values,
+    seeded,
+    sup_tail,
+    welch_z,
+)
 from evenscore.multiplicity import holm
 from evenscore.parity.joint import JointDraws
 from evenscore.parity.methods import (
@@ -216,52 +227,61 @@ def _test_all(
     if options.method not in CORRECTIONS:
         settings = {"weighting": options.weighting, "bandwidth": options.bandwidth, "seed": options.seed, **options.smoothing}
         joint = JointDraws(tally, n_pairs=len(chosen), **settings)
-    tested = []
-    for a, b in chosen:
-        pair, comparison, evidence = _test_pair(tally, a, b, options, whole)
-        tested.append(pair)
+    sides = None if whole is not None else Sides(tally, tally.groups, options.weighting)
+    tested: dict[int, PairTest] = {}
+    for place in range(len(chosen)) if sides is None else sides.tiled(chosen):
+        a, b = chosen[place]
+        comparison = compare_rest(tally, a, options.weighting, whole) if sides is None else sides.compare(a, b)
+        tested[place], evidence = _test_pair(tally, comparison, _generator(tally, a, b, options), options)
         if joint is not None and evidence is not None:
             joint.take(comparison, evidence)
         if progress is not None:
             progress(len(tested), len(chosen))
-    p_values = np.array([pair.p_value for pair in tested])
+    pairs = [tested[place] for place in range(len(chosen))]
+    p_values = np.array([pair.p_value for pair in pairs])
     adjusted, how = (holm(p_values), "Holm's method") if joint is None else joint.adjust(p_values)
-    return [_judged(pair, float(p), options) for pair, p in zip(tested, adjusted, strict=True)], how
+    return [_judged(pair, float(p), options) for pair, p in zip(pairs, adjusted, strict=True)], how
 
 
-def _test_pair(tally: Tally, a: Any, b: Any, options: Options, whole: Whole | None) -> tuple[PairTest, Comparison, Evidence | None]:
+def _generator(tally: Tally, a: Any, b: Any, options: Options) -> np.random.Generator:
+    return seeded(options.seed, tally.index(a), tally.index(b) if b is not None else len(tally.groups))
+
+
+def _test_pair(
+    tally: Tally, comparison: Comparison, rng: np.random.Generator, options: Options
+) -> tuple[PairTest, Evidence | None]:
     """One comparison, before adjustment; no evidence when it cannot be judged."""
-    weighting = options.weighting
-    comparison = compare_rest(tally, a, weighting, whole) if b is None else compare_groups(tally, a, b, weighting)
     pair = PairTest(comparison.a.label, comparison.b.label)
     for side in (comparison.a, comparison.b):
         if side.n_rows == 0:
-            return replace(pair, reason=f"{side.name} has no labelled rows"), comparison, None
+            return replace(pair, reason=f"{side.name} has no labelled rows"), None
     pair = replace(pair, reason=_means_only(tally))
     looked = _look(tally, comparison, options)
     if isinstance(looked, str):
-        return replace(pair, reason=looked), comparison, None
-    h, points, null, process = looked.bandwidth, looked.points, looked.null, looked.process
-    rng = seeded(options.seed, tally.index(a), tally.index(b) if b is not None else len(tally.groups))
-    evidence = gather(parts_of(options.method), process, comparison, null, points=points, bandwidth=h, **options.smoothing)
+        return replace(pair, reason=looked), None
+    h, points, process = looked.bandwidth, looked.points, looked.process
+    evidence = gather(parts_of(options.method), process, comparison, looked.null, points=points, bandwidth=h, **options.smoothing)
     noise, statistics = draw_statistics(evidence, rng, options.draws)
-    found, p_points = _p_values(options.method, process, evidence, noise, statistics, rng)
+    found = _p_value(options.method, process, evidence, statistics)
     band_h = h
     if options.bandwidth == "test":
         band_h = comparison.bandwidth("band", options.degree, options.kernel, tally)
-    shown = estimate_gap(comparison, points=points, bandwidth=band_h, **options.smoothing)
-    _, margin = margins(shown.covariance, shown.df, options.alpha, rng)
     pair = replace(
         pair,
         p_value=found.value,
         p_equal=found.value,
         p_source=found.source,
-        minimum_detectable_gap=np.nan
-        if options.brief
-        else detectable_gap(options.method, evidence, noise, options.alpha / options.n_pairs),
         bandwidth=h,
         left_out=looked.left_out,
         score=tally.lattice.to_score(points),
+    )
+    if options.brief and options.tolerance is None:
+        return replace(pair, gap=gap_values(comparison, points=points, bandwidth=band_h, **options.smoothing)), evidence
+    p_points = _p_points(options.method, process, evidence, noise, rng)
+    shown = estimate_gap(comparison, points=points, bandwidth=band_h, **options.smoothing)
+    _, margin = margins(shown.covariance, shown.df, options.alpha, rng)
+    pair = replace(
+        pair,
         gap=shown.values,
         se=shown.se,
         band_low=shown.values - margin,
@@ -270,12 +290,15 @@ def _test_pair(tally: Tally, a: Any, b: Any, options: Options, whole: Whole | No
         effective_a=shown.effective_a,
         effective_b=shown.effective_b,
     )
-    pair = replace(pair, regions=find_regions(pair, comparison, points, options.tolerance or 0.0))
+    if not options.brief:
+        least = detectable_gap(options.method, evidence, noise, statistics, options.alpha / options.n_pairs)
+        regions = find_regions(pair, comparison, points, options.tolerance or 0.0)
+        pair = replace(pair, minimum_detectable_gap=least, regions=regions)
     if options.tolerance is None:
-        return pair, comparison, evidence
+        return pair, evidence
     beyond = _beyond_tolerance(shown, options, rng)
     wide = Evidence(_sup_only(evidence, shown), shown.z, correlation(shown.covariance), shown.shift, shown.matrix_a, shown.matrix_b)
-    return replace(pair, p_value=beyond.value, p_source=beyond.source), comparison, wide
+    return replace(pair, p_value=beyond.value, p_source=beyond.source), wide
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,18 +327,21 @@ def _look(tally: Tally, comparison: Comparison, options: Options) -> _Look | str
     return _Look(h, points[keep], null, process.at(keep), int((~keep).sum()))
 
 
-def _p_values(
-    method: str, process: Process, evidence: Evidence, noise: Floats, statistics: Floats, rng: np.random.Generator
-) -> tuple[PValue, Floats]:
-    """The p-value of the pair and those of its points, adjusted for looking at all of them."""
+def _p_value(method: str, process: Process, evidence: Evidence, statistics: Floats) -> PValue:
+    """The p-value of the pair."""
     if method in CORRECTIONS:
-        p_points = corrected(method, process.z)
-        return PValue(float(p_points.min()), "normal"), p_points
+        return PValue(float(corrected(method, process.z).min()), "normal")
+    return p_value(evidence, statistics)
+
+
+def _p_points(method: str, process: Process, evidence: Evidence, noise: Floats, rng: np.random.Generator) -> Floats:
+    """The p-values of the points, adjusted for looking at all of them."""
+    if method in CORRECTIONS:
+        return corrected(method, process.z)
     corr = correlation(process.covariance)
     drawn = [noise[:, part.columns] for part in evidence.parts if part.name in ("sup", "l2")]
     maxima = np.abs(drawn[0] if drawn else draw_normal(corr, rng, len(noise))).max(axis=1)
-    p_points = np.array([empirical_p(maxima, abs(float(z)), lambda x: sup_tail(x, corr)).value for z in process.z])
-    return p_value(evidence, statistics), p_points
+    return empirical_p_values(maxima, np.abs(process.z), lambda x: sup_tail(x, corr))
 
 
 def _beyond_tolerance(shown: Process, options: Options, rng: np.random.Generator) -> PValue:

@@ -208,8 +208,8 @@ def corrected(method: str, z: Floats) -> Floats:
     return CORRECTIONS[method](2 * special.ndtr(-np.abs(z)))
 
 
-def detectable_gap(method: str, evidence: Evidence, noise: Floats, alpha: float, power: float = POWER) -> float:
-    """The constant gap that the test finds with probability ``power``, by bisection on draws."""
+def detectable_gap(method: str, evidence: Evidence, noise: Floats, statistics: Floats, alpha: float, power: float = POWER) -> float:
+    """The constant gap that the test finds with probability ``power``, by bisection on draws of the process and its statistics."""
     few = noise[:POWER_DRAWS]
     if method in CORRECTIONS:
         # The smallest adjusted p-value is below alpha: for Bonferroni and Holm when the largest |z| is beyond alpha / n, for
@@ -223,16 +223,15 @@ def detectable_gap(method: str, evidence: Evidence, noise: Floats, alpha: float,
             return float((ordered >= limits).any(axis=1).mean())
 
     else:
-        statistics = evidence.statistics(noise)
-        levels = np.sort(statistics, axis=0)
         minima = np.sort(evidence.minima(statistics))
         critical = minima[max(int(alpha * len(minima)) - 1, 0)]
+        # A part rejects when at most this many draws are as large, so when it is beyond the next one.
+        n_draws = len(statistics)
+        beyond = np.minimum(np.floor(critical * evidence.shares * n_draws + 1e-9).astype(int), n_draws - 1)
+        levels = np.sort(statistics, axis=0)[n_draws - 1 - beyond, np.arange(len(beyond))]
 
         def share(gap: float) -> float:
-            shifted = evidence.statistics(few + gap * evidence.shift)
-            ranks = [len(levels) - np.searchsorted(levels[:, k], shifted[:, k]) for k in range(shifted.shape[1])]
-            smallest = (np.stack(ranks, axis=1) / len(levels) / evidence.shares).min(axis=1)
-            return float((smallest <= critical).mean())
+            return float((evidence.statistics(few + gap * evidence.shift) > levels).any(axis=1).mean())
 
     with np.errstate(divide="ignore"):
         low, high = 0.0, float(np.min(1 / np.abs(evidence.shift)))
