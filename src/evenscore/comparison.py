@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evenscore.bandwidth import FEW_CELLS, bandwidth_for
 from evenscore.curves import quantiles, smooth_at, unsmoothed
-from evenscore.kernels import Smoother, kernel_for, local_fits, smoother
+from evenscore.kernels import Smoother, fit_at_cells, inverse_weight, smoother
 from evenscore.lattice import Lattice
 from evenscore.tables import label_text
 from evenscore.tally import CellSums, Tally
@@ -92,16 +92,15 @@ class Comparison:
     def pooled_fit(self, bandwidth: float, degree: int, kernel: str) -> Floats:
         """The curve of both sides together at the cells, (n_cells,); a cell that nothing can be fitted at has its mean."""
         weight, outcome = self.weight, self.a.sums.Y + self.b.sums.Y
-        means = outcome * _inverse(weight)
         if self.unsmoothed:
-            return means
-        u = (self.position[None, :] - self.position[:, None]) / bandwidth
-        fit = local_fits(kernel_for(kernel, degree).shape(u), u, weight[None, :], outcome[None, :], degree)[0]
-        return np.where(np.isfinite(fit), fit, means)
+            return outcome * inverse_weight(weight)
+        return fit_at_cells(
+            position=self.position, weight=weight, outcome=outcome, bandwidth=bandwidth, degree=degree, kernel=kernel
+        )
 
     def pooled_matrix(self, bandwidth: float, degree: int, kernel: str) -> Floats:
         """The same as a matrix on the summed outcomes, (n_cells, n_cells)."""
-        means = np.diag(_inverse(self.weight))
+        means = np.diag(inverse_weight(self.weight))
         if self.unsmoothed:
             return means
         matrix = smoother(
@@ -152,7 +151,11 @@ class Sides:
         self._sums = {tally.index(group): tally.sums(group, weighting) for group in groups}
         self.cells = np.flatnonzero(np.any([sums.W > 0 for sums in self._sums.values()], axis=0))
         self.kept = max(2, SIDE_BYTES // (32 * len(self.cells) ** 2 + 1))
-        self._side = lru_cache(maxsize=self.kept)(lambda place: self._at(place, self.cells))
+        self._kept_side = lru_cache(maxsize=self.kept)(lambda place: self._at(place, self.cells))
+
+    def side(self, group: Any) -> Side:
+        """A group on the cells of all."""
+        return self._kept_side(self.tally.index(group))
 
     def _at(self, place: int, cells: Ints) -> Side:
         group = self.tally.groups[place]
@@ -167,14 +170,14 @@ class Sides:
             one, other = (self._at(place, cells) for place in places)
         else:
             cells = self.cells
-            one, other = (self._side(place) for place in places)
+            one, other = (self._kept_side(place) for place in places)
         cross = self.tally.pair_matrices(a, b, self.weighting, cells)
         return _comparison(self.tally.lattice, self.weighting, cells, one, other, cross)
 
     def tiled(self, pairs: Sequence[tuple[Any, Any]]) -> list[int]:
         """The places of the pairs in an order in which groups that were used lately, and so are kept, come again."""
         size = max(1, self.kept // 2)
-        tiles = [tuple(self.tally.index(group) // size for group in pair) for pair in pairs]
+        tiles = [tuple(self.tally.index(group) // size for group in pair if group is not None) for pair in pairs]
         return sorted(range(len(pairs)), key=lambda place: tiles[place])
 
 
@@ -216,13 +219,8 @@ def _side(tally: Tally, groups: tuple[Any, ...], label: Any, sums: CellSums, pai
 def _comparison(lattice: Lattice, weighting: str, cells: Ints, a: Side, b: Side, cross: PairMatrices | None) -> Comparison:
     mean = np.full(lattice.n_cells, np.nan)
     weight = a.sums.W + b.sums.W
-    mean[cells] = np.where(weight > 0, (a.sums.X + b.sums.X) * _inverse(weight), np.nan)
+    mean[cells] = np.where(weight > 0, (a.sums.X + b.sums.X) * inverse_weight(weight), np.nan)
     return Comparison(lattice, weighting, cells, a, b, cross, lattice.positions(mean)[cells])
-
-
-def _inverse(weight: Floats) -> Floats:
-    """1 / weight, and 0 for a cell without any."""
-    return np.divide(1.0, weight, out=np.zeros_like(weight), where=weight > 0)
 
 
 def _at_cells(sums: CellSums, cells: Ints) -> CellSums:

@@ -6,7 +6,6 @@ residuals. All are matrices on the outcome sums of the two sides, so one covaria
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -292,13 +291,9 @@ def comparison_grid(comparison: Comparison, bandwidth: float) -> tuple[Floats, s
 
 def _no_wider(points: Floats, bandwidth: float) -> Floats:
     """The points with more between them wherever they are further apart than the bandwidth."""
-    span = points[-1] - points[0]
-    step = max(bandwidth, span / MAX_POINTS)
-    pieces = [points[:1]]
-    for left, right in itertools.pairwise(points):
-        n_steps = max(1, int(np.ceil((right - left) / step - 1e-9)))
-        pieces.append(np.linspace(left, right, n_steps + 1)[1:])
-    return np.concatenate(pieces)
+    step = max(bandwidth, (points[-1] - points[0]) / MAX_POINTS)
+    n_steps = np.maximum(1, np.ceil(np.diff(points) / step - 1e-9)).astype(np.int64)
+    return np.interp(np.arange(n_steps.sum() + 1), np.concatenate([[0], np.cumsum(n_steps)]), points)
 
 
 def require_inside(tally: Tally, positions: Floats) -> None:

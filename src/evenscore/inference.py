@@ -105,7 +105,7 @@ def sup_tail(z: float, corr: Floats) -> float:
 
 def quadratic_tail(q: float, eigenvalues: Floats) -> float:
     """P(sum lambda_i chi2_1 >= q) by the Lugannani-Rice saddlepoint (Kuonen 1999), good far out in the tail."""
-    from scipy import optimize, special
+    from scipy import special
 
     values = eigenvalues[eigenvalues > 1e-10 * eigenvalues.max()]
     values = values / values.max()
@@ -118,10 +118,12 @@ def quadratic_tail(q: float, eigenvalues: Floats) -> float:
         return float((values / (1 - 2 * s * values)).sum()) - x
 
     upper = limit * (1 - 1e-15)
-    low, high = 0.0, limit * (1 - 0.5 * len(values) / max(x, len(values)))
-    while slope(high) < 0 and high < upper:
-        high = limit - (limit - high) / 8
-    s = optimize.brentq(slope, low, high, xtol=1e-15)
+    s = limit * (1 - 0.5 * len(values) / max(x, len(values)))
+    while slope(s) < 0 and s < upper:
+        s = limit - (limit - s) / 8
+    # The slope rises and is convex, so Newton's steps come down to its root from above and never pass it.
+    while (below := s - slope(s) / float((2 * (values / (1 - 2 * s * values)) ** 2).sum())) < s:
+        s = below
     cumulant = -0.5 * float(np.log1p(-2 * s * values).sum())
     curvature = float((2 * values**2 / (1 - 2 * s * values) ** 2).sum())
     w = np.sqrt(max(2 * (s * x - cumulant), 0.0))

@@ -187,6 +187,20 @@ def local_fits(k: Floats, u: Floats, weight: Floats, outcome: Floats, degree: in
     return np.asarray(np.where(bad, np.nan, level / total / np.where(bad, 1.0, determinant)).T)
 
 
+def fit_at_cells(
+    *, position: Floats, weight: Floats, outcome: Floats, bandwidth: float, degree: int = 1, kernel: str = "gaussian"
+) -> Floats:
+    """The curve at the cells themselves, (n_cells,); a cell that nothing can be fitted at has its mean, or 0 without any weight."""
+    u = (position[None, :] - position[:, None]) / bandwidth
+    fit = local_fits(kernel_for(kernel, degree).shape(u), u, weight[None, :], outcome[None, :], degree)[0]
+    return np.where(np.isfinite(fit), fit, outcome * inverse_weight(weight))
+
+
+def inverse_weight(weight: Floats) -> Floats:
+    """1 / weight, and 0 for a cell without any."""
+    return np.divide(1.0, weight, out=np.zeros_like(weight), where=weight > 0)
+
+
 def _first_row(m: list[Floats], degree: int) -> tuple[list[Floats], Floats, Floats]:
     """Cofactors of the first row of the matrix of moments m[a + b], its determinant, and the product of its diagonal."""
     if degree == 0:

@@ -265,17 +265,16 @@ def _test_pair(
         reason = "there are no two different scores to compare" if not (sign != 0).any() else "the outcomes do not vary"
         return OrderingPair(a, b, reason=reason)
     se = np.sqrt(np.where(comparable, variance, 1.0))
-    i, j = np.nonzero(comparable)
-    weights = (sign / se)[comparable]
-    maxima = np.concatenate(
-        [
-            ((part[:, i] - part[:, n + j]) * weights).max(axis=1)
-            for part in np.array_split(noise, max(1, len(i) * DRAWS // 4_000_000))
-        ]
-    )
+    weights = np.where(comparable, sign / se, 0.0)
+    maxima = np.full(DRAWS, -np.inf)
+    for i, of_one in enumerate(noise.T[:n]):
+        mine = comparable[i]
+        if mine.any():
+            differs = (of_one - noise.T[n:][mine]) * weights[i, mine, None]
+            np.maximum(maxima, differs.max(axis=0), out=maxima)
     excess = np.where(comparable, (differences - tolerance) / se, -np.inf)
     statistic = float(excess.max())
-    found = empirical_p(maxima, statistic, lambda z: _bound(z, len(i))) if statistic > 0 else PValue(1.0, "draws")
+    found = empirical_p(maxima, statistic, lambda z: _bound(z, int(comparable.sum()))) if statistic > 0 else PValue(1.0, "draws")
     critical = float(np.quantile(maxima, 1 - alpha))
     lower, upper = differences - critical * se, differences + critical * se
     ordered = mass[sign != 0].sum()

@@ -223,15 +223,14 @@ def _test_all(
 ) -> tuple[list[PairTest], str]:
     """Every pair, adjusted for their number, with verdicts."""
     whole = Whole.of(tally, options.weighting) if any(b is None for _, b in chosen) else None
+    sides = Sides(tally, tally.groups, options.weighting)
     joint = None
     if options.method not in CORRECTIONS:
-        settings = {"weighting": options.weighting, "bandwidth": options.bandwidth, "seed": options.seed, **options.smoothing}
-        joint = JointDraws(tally, n_pairs=len(chosen), **settings)
-    sides = None if whole is not None else Sides(tally, tally.groups, options.weighting)
+        joint = JointDraws(sides, n_pairs=len(chosen), bandwidth=options.bandwidth, seed=options.seed, **options.smoothing)
     tested: dict[int, PairTest] = {}
-    for place in range(len(chosen)) if sides is None else sides.tiled(chosen):
+    for place in sides.tiled(chosen):
         a, b = chosen[place]
-        comparison = compare_rest(tally, a, options.weighting, whole) if sides is None else sides.compare(a, b)
+        comparison = compare_rest(tally, a, options.weighting, whole) if b is None else sides.compare(a, b)
         tested[place], evidence = _test_pair(tally, comparison, _generator(tally, a, b, options), options)
         if joint is not None and evidence is not None:
             joint.take(comparison, evidence)

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.bandwidth import choose_bandwidth
-from evenscore.comparison import REST, Comparison
-from evenscore.curves import smooth_at
+from evenscore.comparison import REST, Comparison, Sides
+from evenscore.curves import unsmoothed
 from evenscore.inference import DRAWS, RESOLVED, draw_normal, seeded
+from evenscore.kernels import fit_at_cells, inverse_weight
 from evenscore.multiplicity import draw_ranks, holm, single_step
 from evenscore.parity.methods import Evidence
 from evenscore.tally import Tally
@@ -21,6 +22,7 @@ Singles = NDArray[np.float32]  # enough for what is only ranked, in half the tim
 NOISE_BYTES = 1 << 29
 FEWEST_DRAWS = 1000
 MOST_DRAWN = 20_000  # draws times pairs: with many pairs fewer draws of each will do
+RIDGE = 1e-12
 MAX_STACKED = 2048  # cells of all groups together, beyond which one covariance for groups that share users is too large
 
 
@@ -31,12 +33,11 @@ class JointDraws:
     groups that share users are too many.
     """
 
-    def __init__(
-        self, tally: Tally, *, n_pairs: int, weighting: str, degree: int, kernel: str, bandwidth: float | str, seed: int
-    ) -> None:
-        draws = int(np.clip(MOST_DRAWN // max(n_pairs, 1), FEWEST_DRAWS, DRAWS))
-        rng = seeded(seed, 1 << 20)
-        self._noise = _group_noise(tally, weighting, degree, kernel, bandwidth, draws, rng) if n_pairs > 1 else None
+    def __init__(self, sides: Sides, *, n_pairs: int, degree: int, kernel: str, bandwidth: float | str, seed: int) -> None:
+        self._noise = None
+        if n_pairs > 1:
+            draws = int(np.clip(MOST_DRAWN // n_pairs, FEWEST_DRAWS, DRAWS))
+            self._noise = _group_noise(sides, degree, kernel, bandwidth, draws, seeded(seed, 1 << 20))
         self._total: Singles | None = None
         self._smallest: Floats | None = None
 
@@ -78,36 +79,44 @@ def _at_all(matrix: Floats, cells: NDArray[np.int64], noise: Singles) -> Floats:
 
 
 def _group_noise(
-    tally: Tally, weighting: str, degree: int, kernel: str, bandwidth: float | str, draws: int, rng: np.random.Generator
+    sides: Sides, degree: int, kernel: str, bandwidth: float | str, draws: int, rng: np.random.Generator
 ) -> dict[int, Singles] | None:
     """Draws of each group's outcome sums around their expectation, (n_cells, draws), by the identity of its label."""
-    used = {id(group): np.flatnonzero(tally.sums(group, weighting).W > 0) for group in tally.groups}
+    tally, weighting = sides.tally, sides.weighting
     draws = max(FEWEST_DRAWS, min(draws, NOISE_BYTES // (4 * tally.lattice.n_cells * len(tally.groups))))
     fits = {id(group): _own_fit(tally, group, weighting, degree, kernel, bandwidth) for group in tally.groups}
     if tally.cross:
+        used = {id(group): np.flatnonzero(tally.sums(group, weighting).W > 0) for group in tally.groups}
         return _stacked_noise(tally, weighting, used, fits, draws, rng)
     noise = {}
     for group in tally.groups:
-        cells = used[id(group)]
+        side = sides.side(group)
+        fit = fits[id(group)][sides.cells]
+        mine = side.sums.W > 0
         values = np.zeros((tally.lattice.n_cells, draws), dtype=np.float32)
-        if len(cells):
-            pairs = tally.pair_matrices(group, group, weighting, cells)
-            assert pairs is not None
-            fit = fits[id(group)][cells]
-            values[cells] = draw_normal(pairs.residual(fit, fit), rng, draws).T
+        values[sides.cells[mine]] = _draw(side.pairs.residual(fit, fit)[np.ix_(mine, mine)], rng, draws)
         noise[id(group)] = values
     return noise
 
 
+def _draw(covariance: Floats, rng: np.random.Generator, draws: int) -> Singles:
+    """Draws from N(0, covariance), (n, draws), by its Cholesky root: eigenvalues of hundreds of cells take ten times as long.
+
+    The ridge, far below what ranks can tell, makes it positive when there are fewer users than cells.
+    """
+    try:
+        root = np.linalg.cholesky(covariance + RIDGE * np.trace(covariance) * np.eye(len(covariance)))
+    except np.linalg.LinAlgError:  # hardly more than rounding is left to draw
+        return draw_normal(covariance, rng, draws).T.astype(np.float32)
+    return root.astype(np.float32) @ rng.standard_normal((len(root), draws), dtype=np.float32)
+
+
 def _own_fit(tally: Tally, group: Any, weighting: str, degree: int, kernel: str, bandwidth: float | str) -> Floats:
     sums = tally.sums(group, weighting)
-    if not sums.W.any():
-        return np.zeros_like(sums.W)
+    if not sums.W.any() or unsmoothed(tally.lattice, sums):
+        return sums.Y * inverse_weight(sums.W)
     h = choose_bandwidth(tally, [group], bandwidth=bandwidth, weighting=weighting, degree=degree, kernel=kernel)
-    smooth = smooth_at(tally.lattice, sums, sums.position, h, degree, kernel)
-    means = np.divide(sums.Y, sums.W, out=np.zeros_like(sums.Y), where=sums.W > 0)
-    fit = smooth.matrix @ sums.Y
-    return np.where(np.isfinite(fit), fit, means)
+    return fit_at_cells(position=sums.position, weight=sums.W, outcome=sums.Y, bandwidth=h, degree=degree, kernel=kernel)
 
 
 def _stacked_noise(
@@ -131,10 +140,10 @@ def _stacked_noise(
                 rows, columns = used[id(a)], used[id(b)]
                 block = pairs.residual(fits[id(a)], fits[id(b)])[np.ix_(rows, columns)]
                 covariance[ends[i] - sizes[i] : ends[i], ends[j] - sizes[j] : ends[j]] = block
-    drawn = draw_normal(covariance, rng, draws)
+    drawn = _draw(covariance, rng, draws)
     noise = {}
     for group, size, end in zip(tally.groups, sizes, ends, strict=True):
         values = np.zeros((tally.lattice.n_cells, draws), dtype=np.float32)
-        values[used[id(group)]] = drawn[:, end - size : end].T
+        values[used[id(group)]] = drawn[end - size : end]
         noise[id(group)] = values
     return noise

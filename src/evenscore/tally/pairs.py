@@ -47,7 +47,12 @@ class PairMatrices:
     def residual(self, fit_a: Floats, fit_b: Floats) -> Floats:
         """R[c, d] = sum of (y_a - F_a w_a)[c] (y_b - F_b w_b)[d], for fitted values F at the cells, (n_cells,) each."""
         left, right = fit_a[:, None], fit_b[None, :]
-        return self.yy - left * self.wy - right * self.yw + left * right * self.ww
+        found = left * self.ww
+        found -= self.yw
+        found *= right
+        found += self.yy
+        found -= left * self.wy
+        return found
 
 
 @dataclass(frozen=True, slots=True)
