@@ -2,7 +2,16 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from evenscore.inference import correlation, draw_normal, empirical_p, quadratic_tail, sup_tail, welch_t, welch_z
+from evenscore.inference import (
+    correlation,
+    draw_normal,
+    empirical_p,
+    empirical_p_values,
+    quadratic_tail,
+    sup_tail,
+    welch_t,
+    welch_z,
+)
 from evenscore.multiplicity import benjamini_hochberg, bonferroni, draw_ranks, holm, single_step
 
 RNG = np.random.default_rng(0)
@@ -97,6 +106,14 @@ def test_p_values_go_below_one_over_the_draws():
 
 
 # Multiplicity: against the textbook definitions
+
+
+def test_p_values_of_many_statistics_are_those_of_each():
+    corr = smooth_correlation()
+    maxima = np.abs(draw_normal(corr, np.random.default_rng(0), 2000)).max(axis=1)
+    statistics = np.array([0.0, 1.0, float(maxima[7]), 3.2, 9.0, 60.0])
+    one_by_one = [empirical_p(maxima, float(value), lambda x: sup_tail(x, corr)).value for value in statistics]
+    np.testing.assert_array_equal(empirical_p_values(maxima, statistics, lambda x: sup_tail(x, corr)), one_by_one)
 
 
 def test_corrections_against_statsmodels():

@@ -1,4 +1,4 @@
-"""Parity of many groups: each against the rest, intersections, and users who are in several."""
+"""Parity of many groups: what they share, each against the rest, intersections, and users who are in several."""
 
 from pathlib import Path
 
@@ -7,8 +7,75 @@ import pytest
 
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
-from evenscore.comparison import compare_groups, compare_rest
+from evenscore import comparison as comparing
+from evenscore.comparison import Sides, compare_groups, compare_rest
+from evenscore.gaps import Null, comparison_grid, cumulative, estimate_gap, multiscale
+from evenscore.parity.joint import _draw
 from test_parity import simple, tally_of
+
+
+@pytest.fixture(scope="module")
+def five():
+    """Five groups with users in several of them; the scores of the last two fill fewer cells."""
+    rows = repeated_users(6000, seed=5, spanning=True, n_groups=5)
+    data = as_dict(rows)
+    score = np.where(data["g"] >= 3, 0.3 + 0.2 * data["s"], data["s"])
+    return es.tally(data | {"s": score}, **NAMES)
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (1, 2), (3, 4), (2, 4)])
+def test_groups_that_share_their_cells_compare_as_two_alone(five, pair):
+    sides, alone = Sides(five, five.groups, "user").compare(*pair), compare_groups(five, *pair, "user")
+    assert len(sides.cells) > len(alone.cells) or pair == (3, 4)  # the last two are compared on cells of their own
+    points, _ = comparison_grid(alone, 0.1)
+    np.testing.assert_allclose(comparison_grid(sides, 0.1)[0], points, rtol=1e-12)
+    found = []
+    for each in (sides, alone):
+        null = Null.of(each, 0.1, 1, "gaussian")
+        settings = {"points": points, "bandwidth": 0.1}
+        local = {"degree": 1, "kernel": "gaussian"}
+        gap, band = estimate_gap(each, null=null, **settings), estimate_gap(each, **settings)
+        found.append((gap, band, multiscale(each, null, **settings, **local), cumulative(each, null, bandwidth=0.1)))
+    for one, other in zip(*found, strict=True):
+        close = {"rtol": 1e-9, "atol": 1e-11 * np.abs(other.covariance).max()}
+        np.testing.assert_allclose(one.values, other.values, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(one.covariance, other.covariance, **close)
+        np.testing.assert_allclose(one.df, other.df, rtol=1e-7)
+
+
+def test_keeping_fewer_groups_at_a_time_changes_nothing(five, monkeypatch):
+    plain = es.parity_test(five)
+    monkeypatch.setattr(comparing, "SIDE_BYTES", 1)
+    assert Sides(five, five.groups, "user").kept == 2
+    again = es.parity_test(five)
+    assert [(pair.group_a, pair.group_b) for pair in again.pairs] == [(pair.group_a, pair.group_b) for pair in plain.pairs]
+    assert again.to_dict() == plain.to_dict()
+
+
+def test_pairs_are_tiled_so_that_kept_groups_come_again(five, monkeypatch):
+    size = len(Sides(five, five.groups, "user").cells)
+    monkeypatch.setattr(comparing, "SIDE_BYTES", 4 * (32 * size**2 + 1))
+    sides = Sides(five, five.groups, "user")
+    assert sides.kept == 4
+    pairs = [(a, b) for a in five.groups for b in five.groups if a < b]
+    order = [pairs[place] for place in sides.tiled(pairs)]
+    assert order == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (0, 4), (1, 4), (2, 3), (2, 4), (3, 4)]
+
+
+@pytest.mark.parametrize("tolerance", [None, 0.05])
+def test_the_other_weighting_is_the_test_with_that_weighting(five, tolerance):
+    other = es.parity_test(five, tolerance=tolerance).other
+    whole = es.parity_test(five, weighting="row", tolerance=tolerance, both=False)
+    assert (other.p_value, other.max_gap, other.verdict) == (whole.p_value, whole.max_gap, whole.verdict)
+
+
+@pytest.mark.parametrize("rank", [40, 10, 0])
+def test_joint_noise_has_the_covariance_also_of_fewer_users_than_cells(rank):
+    users = np.random.default_rng(0).normal(size=(40, rank))
+    covariance = users @ users.T
+    drawn = _draw(covariance, np.random.default_rng(1), 100_000)
+    np.testing.assert_allclose(np.cov(drawn), covariance, atol=0.02 * max(np.trace(covariance), 1) ** 0.5)
+    assert rank or not drawn.any()
 
 
 def test_rest_is_all_others_together():

@@ -30,7 +30,7 @@ class Kernel:
 
 def _normal(u: Floats) -> Floats:
     with np.errstate(over="ignore"):  # the tail of a narrow kernel is 0
-        k = u * u
+        k = np.asarray(u * u)
         k *= -0.5
         np.exp(k, out=k)
         k /= np.sqrt(2 * np.pi)
