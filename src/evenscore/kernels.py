@@ -174,11 +174,15 @@ def local_fits(k: Floats, u: Floats, weight: Floats, outcome: Floats, degree: in
 
     k, u: kernel weights and distances, (n_points, n_cells); weight, outcome: (n_sets, n_cells).
     """
-    powers = [k]
-    for _ in range(2 * degree):
-        powers.append(powers[-1] * u)
-    moments = [power @ weight.T for power in powers]
-    targets = [power @ outcome.T for power in powers[: degree + 1]]
+    n_sets = len(weight)
+    both = np.concatenate([weight, outcome]).T
+    moments, targets = [], []
+    for power in range(2 * degree + 1):
+        k = k * u if power else k
+        sums = k @ (both if power <= degree else weight.T)
+        moments.append(sums[:, :n_sets])
+        if power <= degree:
+            targets.append(sums[:, n_sets:])
     empty = ~(np.abs(moments[0]) > TINY)
     total = np.where(empty, 1.0, moments[0])
     cofactors, determinant, size = _first_row([moment / total for moment in moments], degree)

@@ -51,11 +51,13 @@ class Ladder:
         if not last:  # above all outcomes the nearest is the highest one, from where it is first reached
             place = np.where(place > top, np.searchsorted(value, value[-1], side="left"), place)
             v = np.minimum(v, value[-1])
-        right = np.clip(place, 1, top) if top else np.zeros_like(place)
+        right = np.minimum(np.maximum(place, 1), top) if top else np.zeros_like(place)
         left = np.maximum(right - 1, 0)
-        rise = value[right] - value[left]
-        part = np.divide(v - value[left], rise, out=np.ones_like(v), where=rise > 0)
-        found = self.knot[left] + np.clip(part, 0, 1) * (self.knot[right] - self.knot[left])
+        below = value[left]
+        rise = value[right] - below
+        part = np.divide(v - below, rise, out=np.ones_like(v), where=rise > 0)
+        start = self.knot[left]
+        found = start + np.minimum(np.maximum(part, 0), 1) * (self.knot[right] - start)
         return np.where(place == 0, self.knot[0], np.where(place > top, self.knot[-1], found))
 
     def outcome(self, value: Floats, cut: float) -> float:
@@ -132,10 +134,10 @@ def same_rate(ladders: Sequence[Ladder], values: Sequence[Floats], *, fine: bool
 
 def _between(cuts: Floats, rates: Floats, wanted: float) -> Floats:
     """Where along a path of cuts, (n_groups, n), the falling rates reach the wanted one."""
-    step = int(np.clip(np.searchsorted(-rates, -wanted), 1, len(rates) - 1))
-    part = _part(rates[step - 1], rates[step], wanted)
+    step = min(max(int(np.searchsorted(-rates, -wanted)), 1), len(rates) - 1)
+    part = _part(float(rates[step - 1]), float(rates[step]), wanted)
     return cuts[:, step - 1] + part * (cuts[:, step] - cuts[:, step - 1])
 
 
 def _part(before: float, after: float, wanted: float) -> float:
-    return float(np.clip((before - wanted) / (before - after), 0, 1)) if before > after else 0.0
+    return min(max((before - wanted) / (before - after), 0.0), 1.0) if before > after else 0.0
