@@ -34,6 +34,7 @@ NAMES = {"score": "score", "outcome": "outcome", "group": "group", "user": "user
 REPEATS = 3
 WARM_ROWS = 2000
 GROWTH_ROWS = 2_000_000
+PAIRS_ROWS = 1_000_000
 PEER_SECONDS = 60
 PEER_BYTES = 12 << 30
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
@@ -58,13 +59,15 @@ class Task:
 
 
 def make_columns(task: Task, rows: int) -> dict[str, Any]:
-    """Unsorted rows of users drawn at random, each user in one group."""
+    """Unsorted rows of users drawn at random, each user in one group unless the kind is "spanning"."""
     rng = np.random.default_rng(rows)
     user = rng.integers(0, max(1, rows // task.per_user), rows)
     score = rng.beta(2, 3, rows)
     columns = {"score": score, "outcome": (rng.random(rows) < score).astype(np.int64), "group": user % task.groups, "user": user}
     if task.kind == "real":
         columns["outcome"] = score + rng.normal(0, 0.3, rows)
+    elif task.kind == "spanning":
+        columns["group"] = rng.integers(0, task.groups, rows)
     elif task.kind == "wide":
         columns["user"] = rng.integers(-(2**62), 2**62, user.max() + 1)[user]
     elif task.kind == "float32":
@@ -270,6 +273,34 @@ def show_growth(rows: int) -> str:
     )
 
 
+def show_spanning(rows: int) -> str:
+    """Section 4: users in several groups, whose sums between groups are kept too."""
+    lines = []
+    for groups, per_user in ((2, 4), (2, 16), (2, 64), (8, 4), (8, 64)):
+        one, several = (measure_median(Task(rows, per_user, groups, kind, argsort=False)) for kind in ("binary", "spanning"))
+        tallies = (f"{result['tally'] / rows * 1e9:.0f}" for result in (one, several))
+        tests = (f"{result['test']:.3g}" for result in (one, several))
+        ratios = [f"{several[name] / one[name]:.1f}" for name in ("tally", "test")]
+        lines.append([f"{groups} groups, {per_user} rows a user", *tallies, ratios[0], *tests, ratios[1]])
+    header = ("", "tally, one group each, ns a row", "several", "ratio", "parity_test, one group each, s", "several", "ratio")
+    return (
+        f"## Users in several groups\n\n{rows:,} rows, binary outcomes; a user is in one group, or the group of every row is drawn "
+        "at random.\n\n" + table(header, lines)
+    )
+
+
+def show_pairs(rows: int) -> str:
+    """Section 5: all pairs of many groups."""
+    lines = []
+    for groups in (2, 5, 10, 25):
+        result = measure_median(Task(rows, groups=groups, argsort=False))
+        pairs = groups * (groups - 1) // 2
+        lines.append([f"{groups}", f"{pairs}", f"{result['test']:.3g}", f"{result['test'] / pairs * 1e3:.1f}"])
+    return f"## All pairs\n\n`parity_test` of all pairs of groups, both weightings, {rows:,} rows.\n\n" + table(
+        ("groups", "pairs", "CPU seconds", "ms a pair"), lines
+    )
+
+
 def peer_line(peer: str, own: dict[int, float]) -> tuple[list[str], dict[int, float]]:
     """CPU of a peer over that of evenscore at each size; what fails at a size is not tried at the next."""
     cells, ratios = [], {}
@@ -289,7 +320,7 @@ def peer_line(peer: str, own: dict[int, float]) -> tuple[list[str], dict[int, fl
 
 
 def show_peers(largest: int) -> str:
-    """Section 4: other ways to ask whether two groups differ at the same score, users respected."""
+    """Section 6: other ways to ask whether two groups differ at the same score, users respected."""
     own = {rows: measure_median(Task(rows, kind="pandas", argsort=False))["both"] for rows in sizes(largest, 10**6)}
     lines = [["evenscore tally and parity_test", *(f"1 ({seconds:.3g} s)" for seconds in own.values())]]
     ratios = {}
@@ -344,6 +375,8 @@ def main() -> None:
         lambda: show_rows(largest),
         lambda: show_kinds(largest),
         lambda: show_growth(min(largest, GROWTH_ROWS)),
+        lambda: show_spanning(min(largest, GROWTH_ROWS)),
+        lambda: show_pairs(min(largest, PAIRS_ROWS)),
     ]
     if not arguments.skip_peers:
         sections.append(lambda: show_peers(largest))
