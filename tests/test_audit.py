@@ -202,6 +202,8 @@ def test_the_summary_says_what_it_must(uneven, even):
         assert "each user weighs the same" in text
         assert re.search(r"largest gap is 0\.\d{3} at score .* \(p = ", text)
         assert f"a constant gap of {audit.minimum_detectable_gap:.3g} or more would be found" in text
+        widest = max((point["band_high"] - point["band_low"]) / 2 for point in audit.tests["parity"].points)
+        assert f"the band is ±{widest:.2g} wide" in text and widest > audit.minimum_detectable_gap
         assert "outcomes are taken as recorded" in text
     assert "is not evidence that there is none" in " ".join(even.summary)
     assert "outcomes of f above m" in " ".join(uneven.summary)

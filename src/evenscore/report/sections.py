@@ -77,7 +77,7 @@ def _facts(audit: Audit) -> tuple[Fact, ...]:
     smallest = min(audit.subjects, key=lambda s: s.parity.p_value if s.parity.p_value == s.parity.p_value else 2.0)
     facts.append(Fact("p-value", p_text(smallest.parity.p_value), "of no gap at any score, adjusted for all comparisons"))
     if audit.minimum_detectable_gap == audit.minimum_detectable_gap:
-        words = "smallest constant gap that is found with probability 0.8; smaller ones may be missed"
+        words = "smallest constant gap that is found with probability 0.8; one at some scores only must be larger"
         facts.append(Fact("Could have been seen", f"{audit.minimum_detectable_gap:.3f}", words))
     people = "rows, declared independent" if found.tally.independent else f"users, {rows:,} rows"
     facts.append(Fact("Evidence", f"{users:,}", people))

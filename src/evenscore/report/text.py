@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from evenscore.audit.result import Audit, Subject
-from evenscore.report.words import headline, largest_pair, limits, sides, subject_sentences
+from evenscore.report.words import at_some_scores, headline, largest_pair, limits, sides, subject_sentences
 from evenscore.tables import number_text, p_text, printable, text_table
 from evenscore.verdict import DISPARITY
 
@@ -55,7 +55,7 @@ def _verdict(subject: Subject, audit: Audit, colour: bool) -> str:
         where = f"at score {number_text(pair.at_score)}, {sides(pair, pair.max_gap)}"
         lines.append(_wrapped(f"largest gap: {abs(pair.max_gap):.3f} {where}"))
     if subject.verdict != DISPARITY:
-        lines.append(_wrapped(subject.reason))
+        lines += [_wrapped(words) for words in (subject.reason, at_some_scores(subject.parity)) if words]
     return "\n".join(lines)
 
 

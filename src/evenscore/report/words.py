@@ -99,10 +99,18 @@ def could_be_seen(test: ParityTest) -> str:
     """The smallest gap that could have been seen."""
     if np.isnan(test.minimum_detectable_gap):
         return ""
-    return (
-        f"a constant gap of {test.minimum_detectable_gap:.3g} or more would be found with probability 0.8; smaller ones, and gaps "
-        "at few scores, may be missed"
-    )
+    found = f"a constant gap of {test.minimum_detectable_gap:.3g} or more would be found with probability 0.8"
+    return "; ".join(filter(None, (found, at_some_scores(test))))
+
+
+def at_some_scores(test: ParityTest) -> str:
+    """That a constant gap shows where the band is narrow, and how wide it is elsewhere."""
+    points = [point for point in test.points if np.isfinite(point["band_high"] - point["band_low"])]
+    if len(points) < 2:
+        return ""
+    widest = max(points, key=lambda point: point["band_high"] - point["band_low"])
+    half = (widest["band_high"] - widest["band_low"]) / 2
+    return f"a gap at some scores only must be larger: at score {number_text(widest['score'])} the band is ±{half:.2g} wide"
 
 
 def where(test: ParityTest, limit: int = 3) -> str:
