@@ -75,8 +75,8 @@ EQUAL = (
     ),
     Design("threshold in the tail", lambda n: es.simulate(n, curve=(0, 1.5), rows_per_user=ROWS, outcome_correlation=0.5), 0.8),
     Design(
-        "rare outcomes",
-        lambda n: es.simulate(n, score={"a": (2, 5), "b": (2, 3)}, curve=(-2.5, 0.5), rows_per_user=ROWS, outcome_correlation=0.5),
+        "rare outcomes, 2 %",
+        lambda n: es.simulate(n, score={"a": (2, 5), "b": (2, 3)}, curve=(-3.7, 0.5), rows_per_user=ROWS, outcome_correlation=0.5),
         0.4,
     ),
 )
@@ -96,7 +96,9 @@ def one_sided(data: Data, seed: int, threshold: float, peers: bool) -> dict[str,
     known = data["score"] >= threshold
     seen = {name: column[known] for name, column in data.items()}
     lattice = es.Lattice(0, 1, cuts=[threshold])
-    tally = es.tally(seen, score="score", outcome="outcome", group="group", user="user", lattice=lattice)
+    known_only = data | {"outcome": np.where(known, data["outcome"], np.nan)}
+    columns = {"score": "score", "outcome": "outcome", "group": "group", "user": "user"}
+    tally = es.tally(known_only, **columns, lattice=lattice, nulls="unlabelled")
     found = {}
     for name, degree in (("local linear", 1), ("Nadaraya-Watson", 0)):
         test = es.marginal_test(tally, threshold=threshold, degree=degree, both=False, seed=seed)

@@ -2,6 +2,7 @@
 
 python benchmarks/multiobjective.py errors [--runs 12]
 python benchmarks/multiobjective.py parity [--runs 100]
+python benchmarks/multiobjective.py causes [--runs 24]
 python benchmarks/multiobjective.py lemma [--runs 300]
 python benchmarks/multiobjective.py toy [--runs 20]
 python benchmarks/multiobjective.py speed [--rows 10000000]
@@ -124,6 +125,50 @@ def parity(runs, workers, resume):
         )
 
 
+# Why a single blend is rejected more often than 5 %: the test, or the calibrator's own error
+
+BLENDS = ((1, 0, 0), (0, 0, 1), (2 / 3, 1 / 3, 0), (1 / 3, 1 / 3, 1 / 3))
+SETS = 5  # of fresh users that judge one fit
+
+
+def true_means(spec, data):
+    """E(Y_k | all scores, group) of each row, (n_rows, K): the map that a calibrator estimates."""
+    found = np.empty((len(data["group"]), len(spec.objectives)))
+    for group in spec.groups:
+        mine = data["group"] == group
+        found[mine] = spec.truth.means({name: data[name][mine] for name in spec.score_columns}, group)
+    return found
+
+
+def rejected_blends(spec, data, means, seed):
+    """Whether each blend of the means is rejected at 5 %, (n_blends,)."""
+    outcomes = np.column_stack([data[name] for name in spec.objectives])
+    found = []
+    for weights in BLENDS:
+        rows = {"s": means @ weights, "y": outcomes @ weights, "g": data["group"], "u": data["user"]}
+        tally = es.tally(rows, score="s", outcome="y", group="g", user="u")
+        found.append(es.parity_test(tally, both=False, seed=seed).p_value <= 0.05)
+    return np.array(found)
+
+
+def causes(runs, fitted_on=(4_000, 16_000, 64_000)):
+    """Rejections with the true map (0 users) and with calibrators of more and more users, on the same sets of 2,000 fresh users."""
+    print("users fitted on: share of blends rejected at 5 % on 2,000 fresh users, standard error over fits, then by blend")
+    for users in (0, *fitted_on):
+        rates = []
+        for run in range(runs):
+            spec = feed(max(users, 2) // 2, 0.3)
+            joint = es.calibrate_jointly(spec.data((run, 0)), **spec.columns) if users else None
+            for part in range(SETS):
+                fresh = feed(FRESH // 2, 0.3).data((run, 1 + part))
+                means = true_means(spec, fresh) if joint is None else joint.transform(fresh, fresh["group"])
+                rates.append(rejected_blends(spec, fresh, means, run))
+        by_fit = np.array(rates).reshape(runs, SETS, -1).mean(axis=1)
+        each = by_fit.mean(axis=1)
+        blends = ", ".join(f"{rate:.3f}" for rate in by_fit.mean(axis=0))
+        print(f"{users:,}: {each.mean():.3f} ({each.std(ddof=1) / np.sqrt(runs):.3f}); {blends}", flush=True)
+
+
 # The lemma's test where its condition holds
 
 
@@ -228,7 +273,7 @@ def peak():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("errors", "parity", "lemma", "toy", "speed"))
+    parser.add_argument("what", choices=("errors", "parity", "causes", "lemma", "toy", "speed"))
     parser.add_argument("--runs", type=int)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--resume")
@@ -236,6 +281,8 @@ def main():
     options = parser.parse_args()
     if options.what == "errors":
         errors(options.runs or 12)
+    elif options.what == "causes":
+        causes(options.runs or 24)
     elif options.what == "speed":
         speed(options.rows)
     else:

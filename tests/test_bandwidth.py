@@ -117,3 +117,11 @@ def test_groups_compared_by_risk_share_the_geometric_mean_of_their_bandwidths(ta
     own = [risk_bandwidth(tally, group, weighting, 1, "gaussian") for group in tally.groups]
     test = es.parity_test(tally, bandwidth="risk", weighting=weighting, method="sup", both=False, degree=1)
     assert test.pairs[0].bandwidth == pytest.approx(np.exp(np.mean(np.log(own))))
+
+
+def test_rules_stop_at_half_a_cell_and_numbers_are_taken_as_they_are():
+    tally = es.tally(as_dict(repeated_users(20_000, seed=1)), **NAMES, cells=8)
+    with pytest.warns(es.EvenscoreWarning, match=r"0\.5 cells wide, so nothing inside a cell can be seen"):
+        assert choose_bandwidth(tally, (0, 1), bandwidth="theorem") == 0.5 / 8
+    with pytest.warns(es.EvenscoreWarning, match=r"0\.1 cells wide"):
+        assert choose_bandwidth(tally, (0, 1), bandwidth=0.01) == 0.01

@@ -127,17 +127,23 @@ def test_combined_is_never_far_from_the_best():
         assert 0.8 * min(p["sup"], p["l2"]) - 0.01 <= p["combined"] <= 1.1 * min(1.5 * p["sup"], 3 * p["l2"]) + 0.01
 
 
-def test_a_few_people_without_an_outcome_show_nothing():
-    """15 of 15 without the outcome, at a rate of 2 %, happens three times in four; their own variance alone would say z = -3.6."""
-    outcome = np.r_[np.arange(1000) % 50 == 0, np.zeros(15)]
+@pytest.mark.parametrize("value", [1, 2])
+def test_a_few_people_without_an_outcome_show_nothing(value):
+    """15 of 15 without the outcome, at a rate of 2 %, happens three times in four; their own variance alone would say z = -3.6.
+
+    For outcomes of 0 and 1 the rate says what the variance is; others borrow from both together.
+    """
+    outcome = value * np.r_[np.arange(1000) % 50 == 0, np.zeros(15)]
     data = {"s": np.full(1015, 0.1), "y": outcome, "g": np.r_[np.zeros(1000), np.ones(15)], "u": np.arange(1015)}
     comparison = compare_groups(tally_of(data), 0.0, 1.0, "user")
     null = Null.of(comparison, 0.1, 1, "gaussian")
     process = estimate_gap(comparison, points=np.array([0.1]), bandwidth=0.1, null=null)
-    rate = outcome.mean()
-    own = [np.mean((outcome[:1000] - rate) ** 2), rate**2]
+    mean = outcome.mean()
+    own = [np.mean((outcome[:1000] - mean) ** 2), mean**2]
     common = np.average(own, weights=[1000, 15])
     moved = [(n * one + BORROWED * common) / (n + BORROWED) for n, one in zip((1000, 15), own, strict=True)]
+    if value == 1:
+        moved = [mean * (1 - mean)] * 2
     wanted = sum(one / n * (n / (n - 1)) ** 2 for one, n in zip(moved, (1000, 15), strict=True))
     assert process.covariance[0, 0] == pytest.approx(wanted)
     assert abs(process.values[0] / process.se[0]) < 1 < abs(process.values[0]) / np.sqrt(own[1] / 15)

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.errors import EvenscoreWarning, OptionError, is_finite, require_option, shortened
-from evenscore.kernels import kernel_named, local_fits, smoother
-from evenscore.lattice import MAX_CELLS
+from evenscore.kernels import FEW_CELLS, kernel_named, local_fits, smoother
+from evenscore.lattice import MAX_CELLS, Lattice
 from evenscore.tally import CellSums, FoldSums, Tally
 
 Floats = NDArray[np.float64]
 
 RULES = ("test", "band", "theorem", "risk")
-FEW_CELLS = 3  # narrower than this many cells and the lattice shows through
+NARROWEST = 0.5  # of a cell: a rule goes no further, as a cell's neighbours would lose all weight
 CANDIDATES = 24
 
 
@@ -89,28 +89,26 @@ def bandwidth_for(
         else:
             users = harmonic_users([n_users for _, _, n_users in sides])
             chosen = rule_of_thumb(deviation=spread([sums for _, sums, _ in sides]), users=users, rule=bandwidth, kernel=kernel)
-        if tally.released:  # its cells cannot be made finer, so what is narrower than they show must be wider
-            chosen = max(chosen, FEW_CELLS * tally.lattice.cell_width * kernel_named(kernel).width)
+        if chosen == 0:  # all scores in one place: any width will do
+            return FEW_CELLS * tally.lattice.cell_width or 1.0
+        chosen = max(chosen, NARROWEST * tally.lattice.cell_width * kernel_named(kernel).width)
     else:
         chosen = float(bandwidth)
-    if chosen == 0:  # all scores in one place: any width will do
-        return FEW_CELLS * tally.lattice.cell_width or 1.0
-    _warn_if_narrow(tally, chosen, kernel)
+    narrow = narrow_words(tally.lattice, chosen, kernel)
+    if narrow and not tally.released:  # whose cells nobody can make finer
+        warnings.warn(narrow, EvenscoreWarning, stacklevel=3)
     return chosen
 
 
-def _warn_if_narrow(tally: Tally, chosen: float, kernel: str) -> None:
-    width = tally.lattice.cell_width
+def narrow_words(lattice: Lattice, chosen: float, kernel: str) -> str:
+    """What a bandwidth of fewer than three cells means, and what would help; empty when it is wide enough."""
+    width = lattice.cell_width
     if not 0 < chosen < FEW_CELLS * width * kernel_named(kernel).width:
-        return
+        return ""
     remedy = "for skewed scores tally with scale='logit' or scale='rank'"
-    if tally.lattice.n_cells < MAX_CELLS:
-        remedy = f"tally with more cells (there are {tally.lattice.n_cells}, {MAX_CELLS} are possible)"
-    warnings.warn(
-        f"the bandwidth {chosen:.3g} is only {chosen / width:.1f} cells wide, so the lattice shows through; {remedy}",
-        EvenscoreWarning,
-        stacklevel=4,
-    )
+    if lattice.n_cells < MAX_CELLS:
+        remedy = f"more cells show more (there are {lattice.n_cells}, {MAX_CELLS} are possible)"
+    return f"the bandwidth {chosen:.3g} is only {chosen / width:.1f} cells wide, so nothing inside a cell can be seen; {remedy}"
 
 
 def risk_bandwidth(tally: Tally, group: Any, weighting: str, degree: int, kernel: str) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.bandwidth import FEW_CELLS, bandwidth_for
+from evenscore.bandwidth import NARROWEST, bandwidth_for
 from evenscore.curves import quantiles, smooth_at, unsmoothed
 from evenscore.kernels import Smoother, fit_at_cells, inverse_weight, smoother
 from evenscore.lattice import Lattice
@@ -25,7 +25,7 @@ REST = "the rest"
 OVERLAP = (0.05, 0.95)
 SIDE_BYTES = 1 << 29  # of dense pair matrices that are kept for the next comparison
 DENSE = 0.75  # two groups that fill less than this share of all groups' cells are compared on their own, as if there were no others
-SUMMED = tuple(name for name in CellSums.__slots__ if name not in ("position", "tilt"))
+SUMMED = tuple(name for name in CellSums.__slots__ if name not in ("position", "width", "tilt"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two sides on the cells (n_cells,) that either has rows in, and maybe more; cross: pair matrices of users that both have."""
+    """Two sides on the cells (n_cells,) that either has rows in, and maybe more.
+
+    cross: pair matrices of users that both have; binary: whether outcomes are 0 and 1.
+    """
 
     lattice: Lattice
     weighting: str
@@ -56,6 +59,7 @@ class Comparison:
     b: Side
     cross: PairMatrices | None
     position: Floats
+    binary: bool
 
     @property
     def unsmoothed(self) -> bool:
@@ -82,7 +86,7 @@ class Comparison:
         if not isinstance(rule, str) or self.unsmoothed:
             return chosen
         low, high = overlap(self)
-        return min(chosen, max((high - low) / 2, FEW_CELLS * self.lattice.cell_width)) if low < high else chosen
+        return min(chosen, max((high - low) / 2, NARROWEST * self.lattice.cell_width)) if low < high else chosen
 
     @property
     def weight(self) -> Floats:
@@ -172,7 +176,7 @@ class Sides:
             cells = self.cells
             one, other = (self._kept_side(place) for place in places)
         cross = self.tally.pair_matrices(a, b, self.weighting, cells)
-        return _comparison(self.tally.lattice, self.weighting, cells, one, other, cross)
+        return _comparison(self.tally, self.weighting, cells, one, other, cross)
 
     def tiled(self, pairs: Sequence[tuple[Any, Any]]) -> list[int]:
         """The places of the pairs in an order in which groups that were used lately, and so are kept, come again."""
@@ -207,7 +211,7 @@ def compare_rest(tally: Tally, group: Any, weighting: str, whole: Whole | None =
         rest_pairs = rest_pairs - shared - shared.transposed()
     a = _side(tally, (group,), group, _at_cells(own, cells), own_pairs)
     b = _side(tally, others, REST, _at_cells(rest, cells), rest_pairs)
-    return _comparison(tally.lattice, weighting, cells, a, b, shared)
+    return _comparison(tally, weighting, cells, a, b, shared)
 
 
 def _side(tally: Tally, groups: tuple[Any, ...], label: Any, sums: CellSums, pairs: PairMatrices | None) -> Side:
@@ -216,11 +220,12 @@ def _side(tally: Tally, groups: tuple[Any, ...], label: Any, sums: CellSums, pai
     return Side(label, groups, sum(n_users[group] for group in groups), sum(n_rows[group] for group in groups), sums, pairs)
 
 
-def _comparison(lattice: Lattice, weighting: str, cells: Ints, a: Side, b: Side, cross: PairMatrices | None) -> Comparison:
+def _comparison(tally: Tally, weighting: str, cells: Ints, a: Side, b: Side, cross: PairMatrices | None) -> Comparison:
+    lattice = tally.lattice
     mean = np.full(lattice.n_cells, np.nan)
     weight = a.sums.W + b.sums.W
     mean[cells] = np.where(weight > 0, (a.sums.X + b.sums.X) * inverse_weight(weight), np.nan)
-    return Comparison(lattice, weighting, cells, a, b, cross, lattice.positions(mean)[cells])
+    return Comparison(lattice, weighting, cells, a, b, cross, lattice.positions(mean)[cells], tally.binary)
 
 
 def _at_cells(sums: CellSums, cells: Ints) -> CellSums:
@@ -228,11 +233,11 @@ def _at_cells(sums: CellSums, cells: Ints) -> CellSums:
 
 
 def _placed(lattice: Lattice, total: dict[str, Floats]) -> CellSums:
-    """Sums with the position and tilt of their cells."""
+    """Sums with the position, width and tilt of their cells."""
     weight = total["W"]
     mean = np.divide(total["X"], weight, out=np.full(len(weight), np.nan), where=weight > 0)
     tilt = (total["XY"] - np.nan_to_num(mean) * total["Y"]) * lattice.axis_slopes(mean)
-    return CellSums(**total, position=lattice.positions(mean), tilt=tilt)
+    return CellSums(**total, position=lattice.positions(mean), width=lattice.cell_widths, tilt=tilt)
 
 
 def full(comparison: Comparison, side: Side) -> Floats:

@@ -250,7 +250,7 @@ def smooth_at(lattice: Lattice, sums: CellSums, points: Floats, h: float, degree
         bandwidth=h,
         degree=degree,
         kernel=kernel,
-        cell_width=lattice.cell_width,
+        cell_width=sums.width,
     )
 
 

@@ -13,11 +13,11 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.comparison import Comparison, full, no_overlap, overlap
+from evenscore.comparison import Comparison, Side, full, no_overlap, overlap
 from evenscore.curves import MAX_POINTS, effective_users, quantiles, residual_covariance, small_sample, standard_errors
 from evenscore.errors import OptionError
 from evenscore.inference import welch_z
-from evenscore.kernels import Smoother, smoother
+from evenscore.kernels import FEW_CELLS, Smoother, kernel_named, smoother
 from evenscore.tally import Tally
 
 Floats = NDArray[np.float64]
@@ -27,6 +27,8 @@ MIN_POINTS = 20
 SCALES = (1, 2, 4)
 BORROWED = 5  # users' worth of variance that each side takes from both together in a test
 BAND_BORROWED = 20  # and in a band, whose own fits leave smaller residuals than the pooled curve does
+MAX_HIDDEN = 0.3  # standard errors of a gap that the bend of a common curve may make; where it may make more a point is left out
+FEWEST_CELLS = 6  # fewer coarse ones do not show how a curve bends
 ROUNDING = 1e-12  # a variance below this share of what the outcomes could give is rounding
 
 
@@ -91,7 +93,31 @@ class Null:
         """Fit it."""
         fit = comparison.pooled_fit(bandwidth, degree, kernel)
         matrix = cache(lambda: comparison.pooled_matrix(bandwidth, degree, kernel))
-        return cls(fit, *comparison.residual_pairs(fit), matrix)
+        residuals = comparison.residual_pairs(fit)
+        if comparison.binary and comparison.unsmoothed:
+            residuals = _by_design_effect(comparison, fit, *residuals)
+        return cls(fit, *residuals, matrix)
+
+
+def _by_design_effect(
+    comparison: Comparison, fit: Floats, own_a: Floats, own_b: Floats, across: Floats | None
+) -> tuple[Floats, Floats, Floats | None]:
+    """Residual pair matrices of 0/1 outcomes with the variance that the pooled rate gives, times each side's design effect.
+
+    Where few people have a score, all of them may have the same outcome, and show next to no variance just where their mean is off.
+    Under the null the variance of independent rows is known, V0 f (1 - f); their residuals show V2 - 2 f V1 + f^2 V0. Taking the
+    second to the first keeps what users add to it (Rao and Scott 1981).
+    """
+    a, b = (_taken_to_rate(side, fit) for side in (comparison.a, comparison.b))
+    return own_a * np.outer(a, a), own_b * np.outer(b, b), None if across is None else across * np.outer(a, b)
+
+
+def _taken_to_rate(side: Side, fit: Floats) -> Floats:
+    """What takes residuals at each cell to the size that the rate gives, (n_cells,)."""
+    sums = side.sums
+    shown = sums.V2 - 2 * fit * sums.V1 + fit**2 * sums.V0
+    known = sums.V0 * np.clip(fit * (1 - fit), 0, None)
+    return np.sqrt(np.divide(known, shown, out=np.ones_like(fit), where=shown > ROUNDING * sums.V0))
 
 
 def estimate_gap(
@@ -198,7 +224,7 @@ def _borrowing(own_a: Floats, effective_a: Floats, own_b: Floats, effective_b: F
 
 def _root_ratio(new: Floats, own: Floats) -> Floats:
     """What takes a standard error to its new size; 1 where there is none."""
-    return np.sqrt(np.divide(new, own, out=np.ones_like(own), where=own > 0))
+    return np.sqrt(np.divide(np.maximum(new, 0), own, out=np.ones_like(own), where=own > 0))
 
 
 def welch_df(var_a: Floats, df_a: Floats, var_b: Floats, df_b: Floats) -> Floats:
@@ -294,6 +320,54 @@ def _no_wider(points: Floats, bandwidth: float) -> Floats:
     step = max(bandwidth, (points[-1] - points[0]) / MAX_POINTS)
     n_steps = np.maximum(1, np.ceil(np.diff(points) / step - 1e-9)).astype(np.int64)
     return np.interp(np.arange(n_steps.sum() + 1), np.concatenate([[0], np.cumsum(n_steps)]), points)
+
+
+def fine_enough(comparison: Comparison, process: Process, *, points: Floats, bandwidth: float, kernel: str) -> NDArray[np.bool_]:
+    """Where the bend of one common curve, within a bandwidth or a cell, cannot make much of a gap."""
+    if comparison.unsmoothed:
+        return np.ones(len(points), dtype=bool)
+    width = comparison.a.sums.width[comparison.weight > 0]
+    coarse = bandwidth < FEW_CELLS * max(width) * kernel_named(kernel).width
+    if coarse and len(width) < FEWEST_CELLS:
+        return np.zeros(len(points), dtype=bool)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.abs(hidden_gap(comparison, process, points=points, bandwidth=bandwidth)) <= MAX_HIDDEN * process.se)
+
+
+def hidden_gap(comparison: Comparison, process: Process, *, points: Floats, bandwidth: float) -> Floats:
+    """The gap (n_points,) that one bent curve would show because two sides lie differently along the score and in its cells.
+
+    A side's curve at x is off by f''(x) / 2 times sum_c l[c] W[c] ((x_c - x)^2 + v_c) where x_c and v_c are the mean and the
+    variance of its scores in cell c. The mean is known; v_c is taken as that of a density which is a straight line inside the cell
+    with this mean, width^2 / 12 - (x_c - middle)^2. f'' is that of both sides together.
+    """
+    edges = comparison.lattice.axis_edges
+    middle = (edges[comparison.cells] + edges[comparison.cells + 1]) / 2
+    moments = []
+    for side, matrix in ((comparison.a, process.matrix_a), (comparison.b, process.matrix_b)):
+        sums = side.sums
+        inside = np.maximum(sums.width**2 / 12 - (sums.position - middle) ** 2, 0.0)
+        weight = matrix * sums.W  # times small-sample factors, which the ratio takes away
+        squares = (sums.position - points[:, None]) ** 2 + inside
+        moments.append((weight * squares).sum(axis=1) / weight.sum(axis=1))
+    return (moments[0] - moments[1]) * _bend(comparison, points, 2 * bandwidth)
+
+
+def _bend(comparison: Comparison, points: Floats, least_width: float) -> Floats:
+    """f'' / 2 of both sides together, (n_points,), from a parabola near each point, over three cells or more."""
+    used = comparison.weight > 0
+    weight, outcome = comparison.weight[used], (comparison.a.sums.Y + comparison.b.sums.Y)[used]
+    distance = comparison.position[used] - points[:, None]
+    if len(weight) < 3:
+        return np.zeros(len(points))
+    third = np.partition(np.abs(distance), 2, axis=1)[:, 2]
+    width = np.maximum(least_width, third)[:, None]
+    u = distance / width
+    near = np.exp(-0.5 * u * u)
+    moments = [(near * u**power) @ weight for power in range(5)]
+    gram = np.stack([np.stack(moments[row : row + 3], axis=1) for row in range(3)], axis=1)
+    target = np.stack([(near * u**power) @ outcome for power in range(3)], axis=1)
+    return np.asarray((np.linalg.pinv(gram) @ target[:, :, None])[:, 2, 0] / width[:, 0] ** 2)
 
 
 def require_inside(tally: Tally, positions: Floats) -> None:

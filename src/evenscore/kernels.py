@@ -16,6 +16,7 @@ DEGREES = (0, 1, 2)  # Nadaraya-Watson, local linear, local quadratic
 SIDES = ("both", "right", "left")
 SINGULAR = 1e-9  # a local design is taken as singular below this share of its leading moment
 TINY = 1e-100  # a point with less kernel weight than this has nobody near
+FEW_CELLS = 3  # bandwidths narrower than this many cells see nothing of what happens inside a cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,8 @@ class Smoother:
     matrix: (n_points, n_cells); a curve is ``matrix @ Y`` and ``matrix @ W`` is 1. A row is nan where nothing can be said.
     slopes: (n_points, degree, n_cells), the same for the higher coefficients of the local polynomial in u.
     u: (n_points, n_cells), distances in bandwidths.
-    tilt: (n_points, n_cells), how fast the matrix changes across a cell; None when that is not needed.
+    tilt: (n_points, n_cells), how fast the matrix changes across a cell, 0 for cells that are wide for the bandwidth; None when
+    that is not needed.
     """
 
     matrix: Floats
@@ -105,7 +107,7 @@ def smoother(
     kernel: str = "gaussian",
     side: str = "both",
     near: bool = True,
-    cell_width: float = 0.0,
+    cell_width: Floats | float = 0.0,
 ) -> Smoother:
     """Local polynomial regression as a matrix.
 
@@ -121,17 +123,19 @@ def smoother(
     near
         Give no value (nan) at a point that has no cell with weight within one bandwidth.
     cell_width
-        With a positive width the result has a ``tilt``, taken across that width.
+        Of each cell (n_cells,), or of all. With positive widths the result has a ``tilt``, taken across those cells of which the
+        bandwidth spans three or more. In a wider one the kernel bends, and to follow outcomes there would need the spread of
+        the scores inside the cell, which is not known: without it a slope that both groups share becomes a gap.
     """
     require_option("side", side, SIDES)
     if not (np.isfinite(bandwidth) and bandwidth > 0):
         raise OptionError(f"bandwidth={shortened(bandwidth)} must be a positive number")
     shape = kernel_for(kernel, degree)
-    half = 0.5 * cell_width / bandwidth
+    half = 0.5 * np.asarray(cell_width) / bandwidth
 
     def weigh(u: Floats) -> Floats:
         # A box has an edge: a cell that lies across it counts with the share inside.
-        sharp = kernel == "box" and half > 0
+        sharp = kernel == "box" and np.all(half > 0)
         k = 0.5 * np.clip((1 - np.abs(u)) / (2 * half) + 0.5, 0, 1) if sharp else shape.shape(u)
         if side == "both":
             return k
@@ -143,10 +147,11 @@ def smoother(
     coefficients = _coefficients(inverse, k, u, degree)
     matrix, slopes = coefficients[:, 0].copy(), coefficients[:, 1:]
     tilt = None
-    if cell_width > 0:
+    followed = (half > 0) & (2 * FEW_CELLS * half <= (1 + 1e-9) / shape.width)
+    if followed.any():
         first = inverse[:, :1]
         upper, lower = (_coefficients(first, weigh(v), v, degree)[:, 0] for v in (u + half, u - half))
-        tilt = (upper - lower) / cell_width
+        tilt = np.where(followed, upper - lower, 0.0) / np.where(followed, cell_width, 1.0)
     if near:
         mine = (weight > 0) & (np.abs(u) <= 1) & (k != 0)
         matrix[~mine.any(axis=1)] = np.nan

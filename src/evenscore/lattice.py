@@ -238,9 +238,14 @@ class Lattice:
         return np.concatenate([[inner[0] - width], inner, [inner[-1] + width]])
 
     @property
+    def cell_widths(self) -> Floats:
+        """The width of each cell on the axis, (n_cells,); 0 on a lattice of values, where nothing is rounded."""
+        return np.zeros(self.n_cells) if self.discrete else np.diff(self.axis_edges)
+
+    @property
     def cell_width(self) -> float:
-        """The typical width of a cell on the axis; 0 on a lattice of values, where nothing is rounded."""
-        return 0.0 if self.discrete else float(np.median(np.diff(self.axis_edges)))
+        """The typical width of a cell on the axis."""
+        return float(np.median(self.cell_widths))
 
     def _value_positions(self) -> Floats:
         assert self.values is not None

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.bandwidth import FEW_CELLS, fold_fits, fold_risks, require_bandwidth, risk_candidates, rule_of_thumb, spread
+from evenscore.bandwidth import fold_fits, fold_risks, require_bandwidth, risk_candidates, rule_of_thumb, spread
 from evenscore.calibration.cells import Cells, Fit, average_matrix, bounded, refitted
 from evenscore.curves import effective_users, small_sample, smooth_at, unsmoothed
 from evenscore.errors import OptionError, require_option, shortened
-from evenscore.kernels import DEGREES, Smoother, kernel_named
+from evenscore.kernels import DEGREES, FEW_CELLS, Smoother, kernel_named
 
 Floats = NDArray[np.float64]
 

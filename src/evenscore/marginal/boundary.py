@@ -81,7 +81,7 @@ def side_sums(tally: Tally, group: Any, weighting: str, cells: Ints) -> CellSums
     sums = tally.sums(group, weighting)
     mine = np.zeros(len(sums.W), dtype=bool)
     mine[cells] = True
-    counted = (name for name in CellSums.__slots__ if name != "position")
+    counted = (name for name in CellSums.__slots__ if name not in ("position", "width"))
     return replace(sums, **{name: np.where(mine, getattr(sums, name), 0.0) for name in counted})
 
 
@@ -135,7 +135,7 @@ def _smoother_at(cut: Cut, sums: CellSums, bandwidth: float | None, degree: int,
         bandwidth=bandwidth,
         degree=degree,
         kernel=kernel,
-        cell_width=cut.lattice.cell_width,
+        cell_width=sums.width,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evenscore.bandwidth import narrow_words
 from evenscore.comparison import Comparison, Sides, Whole, compare_groups, compare_rest
 from evenscore.curves import grid_positions, margins
 from evenscore.errors import OptionError, require_alpha, require_flag, require_gap, require_option
@@ -20,6 +21,7 @@ from evenscore.gaps import (
     comparison_grid,
     enough_users,
     estimate_gap,
+    fine_enough,
     gap_values,
     judgeable,
     require_inside,
@@ -272,6 +274,8 @@ def _test_pair(
         p_source=found.source,
         bandwidth=h,
         left_out=looked.left_out,
+        too_coarse=looked.too_coarse,
+        narrow=narrow_words(tally.lattice, h, options.kernel),
         score=tally.lattice.to_score(points),
     )
     if options.brief and options.tolerance is None:
@@ -309,6 +313,7 @@ class _Look:
     null: Null
     process: Process
     left_out: int
+    too_coarse: int
 
 
 def _look(tally: Tally, comparison: Comparison, options: Options) -> _Look | str:
@@ -320,10 +325,13 @@ def _look(tally: Tally, comparison: Comparison, options: Options) -> _Look | str
         return _few_users(comparison) or reason
     null = Null.of(comparison, h, options.degree, options.kernel)
     process = estimate_gap(comparison, points=points, bandwidth=h, null=null, **options.smoothing)
-    keep = judgeable(process, comparison)
-    if not keep.any():
+    able = judgeable(process, comparison)
+    if not able.any():
         return _why_not(comparison, process)
-    return _Look(h, points[keep], null, process.at(keep), int((~keep).sum()))
+    keep = able & fine_enough(comparison, process, points=points, bandwidth=h, kernel=options.kernel)
+    if not keep.any():
+        return _too_coarse(tally, h, options.kernel)
+    return _Look(h, points[keep], null, process.at(keep), int((~able).sum()), int((able & ~keep).sum()))
 
 
 def _p_value(method: str, process: Process, evidence: Evidence, statistics: Floats) -> PValue:
@@ -414,6 +422,15 @@ def _why_not(comparison: Comparison, process: Process) -> str:
         f"at no score do both {a.name} and {b.name} have {MIN_EFFECTIVE} effective users "
         f"({a.n_users:,} and {b.n_users:,} users in all)"
     )
+
+
+def _too_coarse(tally: Tally, bandwidth: float, kernel: str) -> str:
+    if not narrow_words(tally.lattice, bandwidth, kernel):
+        return (
+            f"the curve bends so much within the bandwidth {bandwidth:.3g} that it could make all of the gap; more users are needed"
+        )
+    remedy = "release with a smaller min_users" if tally.released else "tally with more cells"
+    return f"the {tally.lattice.n_cells} cells are too coarse: how the two differ inside them could make all of the gap; {remedy}"
 
 
 def _means_only(tally: Tally) -> str:

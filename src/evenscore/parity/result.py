@@ -49,7 +49,8 @@ class PairTest:
     """The comparison of two groups, gap = group_a minus group_b.
 
     score, gap, se, band_low, band_high, p_points, effective_a, effective_b: (n_points,). p_equal: the p-value of equality, also
-    when a tolerance is tested. left_out: grid points with too few users. regions: where a gap is shown.
+    when a tolerance is tested. left_out: grid points with too few users; too_coarse: those where smoothing could make the gap.
+    narrow: what a bandwidth of few cells means, in words. regions: where a gap is shown.
     """
 
     group_a: Any
@@ -63,6 +64,8 @@ class PairTest:
     bandwidth: float = np.nan
     minimum_detectable_gap: float = np.nan
     left_out: int = 0
+    too_coarse: int = 0
+    narrow: str = ""
     regions: tuple[Region, ...] = ()
     score: Floats = field(default_factory=_none)
     gap: Floats = field(default_factory=_none)
@@ -228,7 +231,7 @@ class ParityTest(Table):
             ),
             *("reason", "minimum_detectable_gap", "max_gap", "disagreement"),
         )
-        details = ("reason", "p_source", "p_equal", "bandwidth", "minimum_detectable_gap", "left_out", "interval")
+        details = ("reason", "p_source", "p_equal", "bandwidth", "minimum_detectable_gap", "left_out", "too_coarse", "interval")
         return {name: json_ready(getattr(self, name)) for name in names} | {
             "other": None
             if self.other is None
@@ -267,6 +270,10 @@ class ParityTest(Table):
             if pair.left_out:
                 few = f"fewer than {MIN_EFFECTIVE} effective users in a group"
                 notes.append(f"{pair.name}: {pair.left_out} grid points left out, {few}")
+            if pair.too_coarse:
+                bent = "one curve for both bends so much there that bandwidth or cells could make a gap of it"
+                notes.append(f"{pair.name}: {pair.too_coarse} grid points left out, {bent}")
+        notes += dict.fromkeys(pair.narrow for pair in self.pairs if pair.narrow)
         return notes
 
 

@@ -34,8 +34,8 @@ class CellSums:
     W weight; Y outcome and Y2 squared outcome, as deviations from the tally's centre; X score; XY score times outcome.
     U weight of rows without a known outcome; A weight of all rows, labelled or not (a row counts 1 / all rows of the user).
     V0, V1, V2 the row-level sums of w^2, w^2 y, w^2 y^2. N users with a labelled row in the cell.
-    position: where the cells lie on the axis. tilt: sum of weighted outcome times the row's distance from that position, so that
-    a smoother can follow outcomes inside a cell.
+    position: where the cells lie on the axis, and width: how wide they are there, 0 for a cell that is one value. tilt: sum of
+    weighted outcome times the row's distance from that position, so that a smoother can follow outcomes inside a cell.
     """
 
     W: Floats
@@ -50,6 +50,7 @@ class CellSums:
     V2: Floats
     N: Floats
     position: Floats
+    width: Floats
     tilt: Floats
 
 
@@ -200,7 +201,8 @@ class Tally(Table):
         mean = np.divide(score, weight, out=np.full_like(score, np.nan), where=weight > 0)
         tilt = np.where(weight > 0, vectors[4] - np.nan_to_num(mean) * vectors[1], 0.0) * self.lattice.axis_slopes(mean)
         named = dict(zip(VECTORS, vectors, strict=True))
-        return CellSums(**named, N=part.cell_users, position=self.lattice.positions(mean), tilt=tilt)
+        position, width = self.lattice.positions(mean), self.lattice.cell_widths
+        return CellSums(**named, N=part.cell_users, position=position, width=width, tilt=tilt)
 
     def folds(self, group: Any, weighting: str = "user") -> FoldSums:
         """The vectors of one group by user fold."""

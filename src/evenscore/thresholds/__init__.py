@@ -71,7 +71,8 @@ def fair_thresholds(
     weighting
         "user": every user counts the same; "row": every row does.
     degree, kernel, bandwidth
-        Of the curves, as for ``es.calibrate``.
+        Of the curves, as for ``es.calibrate``. With "risk" thresholds are solved on the curves with the smallest error, and their
+        intervals on curves with the bandwidth "band": the bias of the first is not small against their standard error.
     target
         The outcome at the thresholds, with strategy="target".
     alpha, seed
@@ -92,6 +93,36 @@ def fair_thresholds(
     (0.5, True)
     """
     tally = require_tally(tally, "fair_thresholds")
+    smoothing = Kernel(degree, kernel, bandwidth)
+    smoothing.check()
+    return solve_thresholds(
+        tally,
+        smoothing,
+        replace(smoothing, bandwidth="band") if bandwidth == "risk" else smoothing,
+        threshold=threshold,
+        strategy=strategy,
+        target=target,
+        positive=positive,
+        alpha=alpha,
+        weighting=weighting,
+        seed=seed,
+    )
+
+
+def solve_thresholds(
+    tally: Tally,
+    smoothing: Kernel,
+    limits: Kernel,
+    *,
+    threshold: float | Mapping[Any, float],
+    strategy: str,
+    target: float | None,
+    positive: str,
+    alpha: float,
+    weighting: str,
+    seed: int = 0,
+) -> Thresholds:
+    """Thresholds solved on curves with one smoothing, and limits drawn around curves with another, or the same."""
     require_option("strategy", strategy, STRATEGIES)
     require_option("weighting", weighting, WEIGHTINGS)
     require_alpha(alpha)
@@ -99,12 +130,11 @@ def fair_thresholds(
     _require_target(tally, strategy, target)
     cuts = make_cuts(tally, threshold, positive)
     higher = cuts[0].sign if outcomes_rise(tally, weighting) else -cuts[0].sign
-    smoothing = Kernel(degree, kernel, bandwidth)
-    smoothing.check()
     rungs = _rungs(tally, cuts, higher, smoothing, weighting)
     goal = None if target is None else higher * (target - tally.centre)
-    samples = draw_curves(tally, list(rungs.values()), higher, weighting, seeded(seed, 5))
-    found = _solved(rungs, samples, strategy, goal, alpha)
+    wobbly = rungs if limits == smoothing else _rungs(tally, cuts, higher, limits, weighting)
+    samples = draw_curves(tally, list(wobbly.values()), higher, weighting, seeded(seed, 5))
+    found = _solved(rungs, wobbly, samples, strategy, goal, alpha)
     groups = [
         _group(tally, place, cuts[place], higher, rungs[place], found[place], weighting)
         if place in rungs
@@ -112,7 +142,8 @@ def fair_thresholds(
         for place in range(len(tally.groups))
     ]
     pictures = [
-        _picture(rung, sample, cuts[place], higher, alpha) for (place, rung), sample in zip(rungs.items(), samples, strict=True)
+        _picture(rung, wobbly[place], sample, cuts[place], higher, alpha)
+        for (place, rung), sample in zip(rungs.items(), samples, strict=True)
     ]
     return Thresholds(
         groups=_with_ratios(groups),
@@ -153,13 +184,19 @@ def _why_not(tally: Tally, place: int, cut: Cut, weighting: str) -> str:
 
 
 def _solved(
-    rungs: dict[int, Rung], samples: list[list[Floats]], strategy: str, goal: float | None, alpha: float
+    rungs: dict[int, Rung],
+    wobbly: dict[int, Rung],
+    samples: list[list[Floats]],
+    strategy: str,
+    goal: float | None,
+    alpha: float,
 ) -> dict[int, Found]:
-    """The cut of each group; its limits are quantiles of the cuts that draws of the curves give."""
-    ladders = [rung.ladder for rung in rungs.values()]
-    places, wanted = solve(ladders, [rung.level for rung in rungs.values()], strategy, goal)
+    """The cut of each group; its limits are quantiles of the cuts that draws of the less smooth curves give."""
+    places, wanted = solve([rung.ladder for rung in rungs.values()], [rung.level for rung in rungs.values()], strategy, goal)
+    ladders = [rung.ladder for rung in wobbly.values()]
     drawn = np.array([solve(ladders, values, strategy, goal, fine=False)[0] for values in zip(*samples, strict=True)])
     low, high = np.quantile(drawn, [alpha / 2, 1 - alpha / 2], axis=0)
+    low, high = np.minimum(low, places), np.maximum(high, places)
     return {group: Found(float(places[i]), float(low[i]), float(high[i]), wanted) for i, group in enumerate(rungs)}
 
 
@@ -294,9 +331,11 @@ def _overall(groups: Sequence[GroupThreshold]) -> Rates:
     return Rates(*(sum(one.people * getattr(one, name) for one in known) / total for name in ("rate_before", "rate_after")))
 
 
-def _picture(rung: Rung, sample: list[Floats], cut: Cut, higher: int, alpha: float) -> ThresholdCurve:
+def _picture(rung: Rung, wobbly: Rung, sample: list[Floats], cut: Cut, higher: int, alpha: float) -> ThresholdCurve:
     """The monotone curve along the score, with limits point by point."""
-    low, high = np.quantile(np.array(sample), [alpha / 2, 1 - alpha / 2], axis=0)
+    limits = np.quantile(np.array(sample), [alpha / 2, 1 - alpha / 2], axis=0)
+    low, high = (np.interp(rung.ladder.knot, wobbly.ladder.knot, limit) for limit in limits)
+    low, high = np.minimum(low, rung.level), np.maximum(high, rung.level)
     centre = rung.cells.centre
     values = cut.lattice.values
     score = cut.sign * rung.ladder.knot if values is None else values[ranks(cut)]

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from evenscore.calibration.kernel import Kernel
 from evenscore.calibration.matching import match_groups, read_scores, refuse_unknown
 from evenscore.coding import FOLDS, hash_ids
 from evenscore.errors import (
@@ -31,7 +32,7 @@ from evenscore.marginal import marginal_test
 from evenscore.marginal.cut import POSITIVE
 from evenscore.tables import Table, json_ready, label_text, number_text, p_text
 from evenscore.tally import WEIGHTINGS, Tally, require_tally
-from evenscore.thresholds import fair_thresholds
+from evenscore.thresholds import solve_thresholds
 from evenscore.thresholds.record import Round, Settings, Step, load_trial, save_trial
 from evenscore.thresholds.result import STRATEGIES, GroupThreshold
 from evenscore.verdict import PARITY
@@ -203,7 +204,10 @@ class ThresholdTrial(Table):
             raise DataError(f"the tally has no group {missing[0]!r}, which the trial has thresholds for")
         shared: dict[str, Any] = {"positive": settings.positive, "alpha": settings.alpha, "weighting": settings.weighting}
         test = marginal_test(tally, threshold=now, tolerance=settings.tolerance, both=False, **shared)
-        found = fair_thresholds(tally, threshold=now, strategy=settings.strategy, target=settings.target, **shared)
+        # Limits are those of the solution itself, whose noise no step should follow; intervals for the truth are wider.
+        found = solve_thresholds(
+            tally, Kernel(), Kernel(), threshold=now, strategy=settings.strategy, target=settings.target, **shared
+        )
         users = sum(tally.n_users.values())
         outcomes = {group: values["estimate"] for group, values in test.by_group.items()}
         look = Round(now, outcomes, test.max_gap, test.p_value, test.verdict, found.positive_rate.before, users)
