@@ -22,6 +22,13 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(pytest.mark.xdist_group("spark"))
 
 
+def pytest_terminal_summary(terminalreporter):
+    """How many hostile calls there were, and what they gave."""
+    tried = getattr(sys.modules.get("hostile"), "TRIED", {})
+    if sum(tried.values()):
+        terminalreporter.write_line("hostile calls: " + ", ".join(f"{n:,} gave {what}" for what, n in tried.items()))
+
+
 @pytest.fixture(scope="session")
 def spark():
     """A small local Spark."""

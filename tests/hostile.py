@@ -41,8 +41,17 @@ VALUES = (
 )
 
 
+TRIED = {"a result": 0, "a reason": 0}  # of all calls in this run
+
+
 def survives(call, *arguments, **options):
     """Whether a result (True) or an EvenscoreError (False) came; anything else is raised. A result must also show itself."""
+    found = _survives(call, arguments, options)
+    TRIED["a result" if found else "a reason"] += 1
+    return found
+
+
+def _survives(call, arguments, options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.EvenscoreWarning)
         try:
@@ -56,6 +65,6 @@ def survives(call, *arguments, **options):
 def show(result):
     repr(result)
     for name in ("rows", "to_dict", "_repr_html_"):
-        if hasattr(result, name):
+        if callable(getattr(result, name, None)):
             getattr(result, name)()
     return result

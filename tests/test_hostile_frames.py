@@ -2,9 +2,11 @@
 
 import warnings
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
@@ -54,14 +56,28 @@ def column(values):
 @st.composite
 def frames(draw):
     n = draw(st.sampled_from([0, 1, 2, 3, 8, 30]))
-    names = draw(st.lists(st.sampled_from(NAMES), min_size=4, max_size=4, unique=True))
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=6, max_size=6, unique=True))
     unit, zero_one = st.floats(0, 1), st.integers(0, 1)
-    sorts = [st.one_of(unit, numbers), st.one_of(zero_one, numbers), labels, st.one_of(st.integers(0, 9), labels)]
+    sizes = st.one_of(numbers, st.floats(0, 1e80), st.sampled_from([0, 1, 1e-80, 5e-324, 1e75, 2**52]))
+    sorts = [st.one_of(unit, numbers), st.one_of(zero_one, numbers), labels, st.one_of(st.integers(0, 9), labels), sizes, sizes]
     columns = [draw(column(draw(st.sampled_from([easy, sort])))(n)) for easy, sort in zip(EASY, sorts, strict=True)]
     return dict(zip(names, columns, strict=True))
 
 
-EASY = (st.floats(0, 1), st.integers(0, 1), st.sampled_from(["a", "b"]), st.integers(0, 9))
+EASY = (
+    *(st.floats(0, 1), st.integers(0, 1), st.sampled_from(["a", "b"]), st.integers(0, 9)),
+    *(st.floats(0, 9), st.integers(0, 3)),
+)
+
+
+MAKERS = {
+    "dict": dict,
+    "pandas": pd.DataFrame,
+    "polars": lambda data: pl.DataFrame(data, strict=False),
+    "lazy": lambda data: pl.LazyFrame(data, strict=False),
+    "pyarrow": pa.table,
+    "duckdb": lambda data: duckdb.from_arrow(pa.table(data)),
+}
 
 
 def framed(data, kind):
@@ -69,7 +85,7 @@ def framed(data, kind):
     try:
         if kind == "arrays":
             return {name: np.array(values, dtype=object) for name, values in data.items()}
-        return {"dict": dict, "pandas": pd.DataFrame, "polars": lambda d: pl.DataFrame(d, strict=False)}[kind](data)
+        return MAKERS[kind](data)
     except Exception:  # not ours
         return None
 
@@ -92,13 +108,20 @@ def flow(data, roles, **options):
 
 
 @FUZZ
-@given(frames(), st.sampled_from(["dict", "arrays", "pandas", "polars"]), st.sampled_from(["error", "drop", "unlabelled"]))
-def test_a_generated_frame_gives_a_result_or_a_reason(data, kind, nulls):
+@given(
+    frames(),
+    st.sampled_from(["arrays", *MAKERS]),
+    st.sampled_from(["error", "drop", "unlabelled"]),
+    st.sampled_from([(), (), ("weight",), ("count",), ("weight", "count")]),
+    st.booleans(),
+)
+def test_a_generated_frame_gives_a_result_or_a_reason(data, kind, nulls, sizes, independent):
     frame = framed(data, kind)
     if frame is None:
         return
-    roles = dict(zip(("score", "outcome", "group", "user"), data, strict=True))
-    survives(flow, frame, roles, nulls=nulls)
+    named = dict(zip(("score", "outcome", "group", "user", "weight", "count"), data, strict=True))
+    roles = {role: name for role, name in named.items() if role in ("score", "outcome", "group", "user", *sizes)}
+    survives(flow, frame, roles | ({"user": None} if independent else {}), nulls=nulls)
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,11 @@ BAD = {
         {"count": "k"},
         "column 'k' (count) is not a whole number " + FIRST.format("2.5") + "; for survey weights use weight=",
     ),
-    "endless counts": (change(to=1e18, k=ROWS["k"]), {"count": "k"}, "column 'k' (count) is too large " + FIRST.format("1e+18")),
+    "endless counts": (
+        change(to=1e18, k=ROWS["k"]),
+        {"count": "k"},
+        "column 'k' (count) is beyond 9,007,199,254,740,992 " + FIRST.format("1e+18"),
+    ),
     "zero weights": (ROWS, {"weight": np.zeros(N_ROWS)}, "column 'weight' (weight) is zero in all 1,500 rows"),
     "zero counts": (ROWS, {"count": np.zeros(N_ROWS, int)}, "column 'count' (count) is zero in all 1,500 rows"),
     "text among scores": (text_in("s"), {}, "column 's' (score) does not hold a number " + FIRST.format("'n/a'")),

@@ -7,6 +7,7 @@ interrupted, 141 nobody reads the output. The commands are in ``commands/``.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import signal
@@ -115,12 +116,15 @@ def _run(words: list[str], interrupts: list[int]) -> int:
 
 
 def _failed(error: BaseException, debug: bool) -> int:
-    from evenscore.errors import EvenscoreError
+    from evenscore.errors import EvenscoreError, shortened
 
     if debug:
         traceback.print_exc()
     if isinstance(error, EvenscoreError):
         _end_line(f"Error: {in_options(str(error))}\n")
+        return BAD
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        _end_line(f"Error: {shortened(error.filename)} cannot be the name of a file: it is too long\n")
         return BAD
     if isinstance(error, OSError | MemoryError):
         _forget_stdout()

@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenscore.errors import DataError, shortened
+
 Ints = NDArray[np.int64]
 Codes = NDArray[np.integer[Any]]
 
 FOLDS = 10
 PRIME = 2**31 - 1
 CHUNK = 1 << 16
+MOST_BITS = 2**10  # integers beyond are hashed by their hexadecimal digits: Python does not write thousands of decimal ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +220,12 @@ def _hash_id(value: object) -> int:
         value = int(value)
     if isinstance(value, int) and -(2**63) <= value < 2**64:
         return int(hash_integers(np.array([value], dtype=np.uint64 if value >= 2**63 else np.int64))[0])
-    text = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        value = hex(value)
+    try:
+        text = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+    except Exception as error:  # an object of the caller's own making
+        raise DataError(f"a user id of type {type(value).__name__} cannot be written as text: {shortened(error)}") from error
     return int(_hash_texts([text])[0])
 
 

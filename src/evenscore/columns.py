@@ -6,7 +6,7 @@ No frame library is imported here: native methods are reached through objects th
 from __future__ import annotations
 
 import decimal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
 from evenscore.coding import CHUNK, Codes, code_type, encode, encode_integers, encode_typed, types_in
-from evenscore.errors import DataError, OptionError, listing, no_column
+from evenscore.errors import DataError, EvenscoreError, OptionError, listing, no_column
 from evenscore.errors import shortened as shortened
 
 Mask = NDArray[np.bool_]
@@ -89,7 +89,7 @@ def open_table(data: Any) -> tuple[Any, str | None]:
             "Parquet files"
         ) from None
     except DuplicateError:
-        names = [str(name) for name in data.columns]
+        names = [str(name) for name in getattr(data, "column_names", data.columns)]  # the columns of pyarrow are arrays
         twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
         raise DataError(
             f"the data has more than one column called {listing(map(repr, twice))}; rename or drop the others"
@@ -103,13 +103,15 @@ def find_column(table: Any, value: Any, role: str) -> Column:
         raise OptionError(f"{role}=None: name a column or give an array")
     if isinstance(value, str):
         if table is None:
-            raise DataError(f"{role}={value!r} names a column, but data is None; pass the frame as data, or an array as {role}")
+            raise DataError(
+                f"{role}={shortened(value)} names a column, but data is None; pass the frame as data, or an array as {role}"
+            )
         names = list(table.keys() if isinstance(table, Mapping) else table.columns)
         if value not in names:
             raise no_column(value, role, "data", names)
         found = table[value] if isinstance(table, Mapping) else table.get_column(value)
         return Column(value, role, _values(found, f"column {shortened(value)} ({role})"))
-    if isinstance(value, int | float) and table is not None:
+    if isinstance(value, int | float | tuple) and table is not None:
         names = list(table.keys() if isinstance(table, Mapping) else table.columns)
         if value in names:
             raise OptionError(f"{role}={shortened(value)}: column names must be text; rename the column, or pass its values")
@@ -124,16 +126,32 @@ def _values(value: Any, what: str) -> Any:
     array = value if isinstance(value, np.ndarray) else _array(value, what)
     if array.ndim != 1:
         raise DataError(f"{what} must have one dimension, not {array.ndim} (its shape is {array.shape})")
-    return array
+    if array.dtype.kind == "T":
+        return array.astype(object)  # text that may be null
+    if isinstance(array, np.ma.MaskedArray) and array.dtype.names:
+        raise DataError(f"{what} holds records; give one of their fields ({listing(array.dtype.names)})")
+    return _in_microseconds(array) if array.dtype.kind in "mM" else array
+
+
+def _in_microseconds(array: NDArray[Any]) -> NDArray[Any]:
+    """Moments that Python can say: NumPy gives finer ones as bare integers."""
+    coarse = array.astype(f"{array.dtype.kind}8[us]")
+    finer = np.datetime_data(array.dtype)[0] in ("ns", "ps", "fs", "as")
+    return coarse if finer and ((coarse == array) | np.isnat(array)).all() else array
 
 
 def _array(value: Any, what: str) -> NDArray[Any]:
     """A list or other sequence without NumPy's habit of turning [1, 'a'] into text and [1, 2**63] into fractions."""
-    if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
+    if isinstance(value, Iterator):
+        raise DataError(f"{what} is a {type(value).__name__}, which can be read only once; give a list of it")
+    if isinstance(value, str | bytes | set | frozenset | Mapping) or not hasattr(value, "__len__"):
         raise DataError(f"{what} must be a column name or an array, not {shortened(value)} ({type(value).__name__})")
-    if hasattr(value, "__array__"):
-        return np.asarray(value)
-    items = list(value)
+    try:
+        if hasattr(value, "__array__") or isinstance(value, memoryview):
+            return np.asarray(value)
+        items = list(value)
+    except Exception as error:  # the caller's own object failed
+        raise DataError(f"{what} cannot be read from a {type(value).__name__}: {shortened(error)}") from error
     kinds = set(map(type, items))
     if kinds == {bool} or kinds == {float} or not kinds:
         return np.array(items, dtype=kinds.pop() if kinds else np.float64)
@@ -143,9 +161,7 @@ def _array(value: Any, what: str) -> NDArray[Any]:
             return array
         if min(items) >= 0 and max(items) < 2**64:
             return np.array(items, dtype=np.uint64)
-    objects = np.empty(len(items), dtype=object)
-    objects[:] = items
-    return objects
+    return np.fromiter(items, dtype=object, count=len(items))
 
 
 def common_length(table: Any, columns: Sequence[Column]) -> int:
@@ -201,7 +217,9 @@ def _may_be_null(kind: type) -> bool:
 
 
 def _is_null(value: Any) -> bool:
-    if isinstance(value, float | np.floating | decimal.Decimal):
+    if isinstance(value, decimal.Decimal):
+        return value.is_nan()  # a signalling one cannot even be compared
+    if isinstance(value, float | np.floating):
         return bool(value != value)
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
@@ -213,7 +231,12 @@ def numbers_in(column: Column, known: Mask | None = None) -> NDArray[Any]:
     """A finite numeric column; booleans and integers stay what they are. Where ``known`` is False the value does not matter."""
     if isinstance(column.values, nw.Series) and column.values.dtype.is_nested():
         column.refuse(np.arange(len(column)), f"holds {column.values.dtype}, not numbers,")
-    array = to_numpy(column.values)
+    try:
+        array = to_numpy(column.values)
+    except Exception:  # what no array can hold: unions, or times of a fraction of a microsecond
+        array = np.empty(0)
+        kind = getattr(column.values.to_native(), "type", column.values.dtype)
+        column.refuse(np.arange(len(column)), f"holds {kind}, not numbers,")
     if isinstance(array, np.ma.MaskedArray):
         array = array.data if known is None else array.filled(0)
     if array.dtype == object:
@@ -223,7 +246,8 @@ def numbers_in(column: Column, known: Mask | None = None) -> NDArray[Any]:
         column.refuse(np.arange(len(array)), f"holds {kind}, not numbers,", array)
     if array.dtype.kind == "f":
         if array.dtype.itemsize not in (4, 8):
-            array = array.astype(np.float64)
+            with np.errstate(over="ignore"):  # what only a wider float can hold is not finite
+                array = array.astype(np.float64)
         if known is not None:
             array = np.where(known, array, 0)
         _require_finite(array, column)
@@ -250,8 +274,10 @@ def _from_objects(array: NDArray[Any], column: Column) -> NDArray[Any]:
         return np.array([np.nan if _is_null(value) else float(value) for value in array])
     except OverflowError:
         too_large = np.fromiter((not _is_null(value) and abs(value) > LARGEST for value in array), bool, len(array))
-        column.refuse(too_large, "is too large", array)
+        column.refuse(too_large, f"is beyond {LARGEST:g}", array)
         raise
+    except Exception as error:  # a number of the caller's own making
+        raise DataError(f"{column} holds a {type(array[0]).__name__} that is no number: {shortened(error)}") from error
 
 
 def _is_number(kind: type) -> bool:
@@ -277,10 +303,10 @@ def codes_of(column: Column, typed: bool = False) -> tuple[Codes, list[Any]]:
             return _series_codes(values, typed)
         array = values.data if isinstance(values, np.ma.MaskedArray) else values
         return _array_codes(array, typed)
-    except TypeError as error:
-        if "unhashable" not in str(error):
-            raise
-        raise DataError(f"{column} holds values that cannot be compared, such as {shortened(values[0])}") from None
+    except EvenscoreError:
+        raise
+    except Exception as error:  # lists, structs, and objects that fail when they are compared
+        raise DataError(f"{column} holds values that cannot be compared, such as {shortened(values[0])}") from error
 
 
 def _array_codes(array: NDArray[Any], typed: bool) -> tuple[Codes, list[Any]]:

@@ -7,7 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from evenscore.errors import FileError, OptionError, listing
+from evenscore.errors import FileError, OptionError, listing, shortened
+from evenscore.saving import read_whole
 
 NAME = "evenscore.toml"
 
@@ -70,11 +71,10 @@ json = "audit.json"
 def read_settings(path: Path) -> dict[str, dict[str, Any]]:
     """The settings of a file by section, checked; paths of data and outputs are made relative to the file's folder."""
     try:
-        with path.open("rb") as file:
-            found = tomllib.load(file)
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        found = tomllib.loads(read_whole(path).decode())
+    except FileError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise FileError(f"{path} is not valid TOML: {error}") from None
     for section, entries in found.items():
         _require_known(path, section, KEYS, "")
@@ -90,7 +90,7 @@ def _require_known(path: Path, name: str, known: dict[str, Any], where: str) -> 
     if name not in known:
         close = difflib.get_close_matches(name, known, 1)
         hint = f"; did you mean {close[0]}?" if close else ""
-        raise OptionError(f"{path}: {where}unknown key {name!r}{hint} (known: {listing(known)})")
+        raise OptionError(f"{path}: {where}unknown key {shortened(name)}{hint} (known: {listing(known)})")
 
 
 def _require_kind(path: Path, name: str, value: Any, kind: str) -> None:
@@ -104,7 +104,7 @@ def _require_kind(path: Path, name: str, value: Any, kind: str) -> None:
         NESTED: isinstance(value, list) and bool(value) and all(isinstance(item, str) or _all_text(item) for item in value),
     }
     if not fits[kind]:
-        raise OptionError(f"{path}: {name} must be {kind}, not {value!r}")
+        raise OptionError(f"{path}: {name} must be {kind}, not {shortened(value)}")
 
 
 def _all_text(value: Any) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenscore.bandwidth import choose_bandwidth
 from evenscore.columns import number_array
-from evenscore.errors import OptionError, require_alpha
+from evenscore.errors import OptionError, require_alpha, shortened
 from evenscore.inference import correlation, draw_normal, seeded, welch_t
 from evenscore.kernels import Smoother, indicator_smoother, smoother
 from evenscore.lattice import Lattice
@@ -77,9 +77,9 @@ class Curves(Table):
 
     def __getitem__(self, group: Any) -> Curve:
         for curve in self.curves:
-            if curve.group == group and type(curve.group) is type(group):
+            if type(curve.group) is type(group) and curve.group == group:
                 return curve
-        raise OptionError(f"no group {group!r}; there are: {', '.join(map(repr, self.groups))}")
+        raise OptionError(f"no group {shortened(group)}; there are: {', '.join(map(repr, self.groups))}")
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each group and score: estimate, se, ci (each score by itself), band (all scores at once), effective_users."""

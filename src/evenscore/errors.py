@@ -135,9 +135,14 @@ def shortened(value: Any) -> str:
     """A value for a message, cut off before it floods the screen."""
     try:
         text = repr(value.item() if hasattr(value, "dtype") and getattr(value, "ndim", 1) == 0 else value)
-    except ValueError:  # an integer of more digits than Python writes
+    except Exception:  # an integer of more digits than Python writes, or an object that cannot show itself
         text = f"<{type(value).__name__}>"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def first_line(error: BaseException) -> str:
+    """What another library complains of, without the pages that may follow."""
+    return next((line.strip()[:400] for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _limits(low: float, high: float, open_low: bool, open_high: bool) -> str:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from evenscore.coding import Users, coded_users, encode_integers, independent_users, integer_users, types_in
 from evenscore.columns import (
+    LARGEST,
     Column,
     Mask,
     chunk_slices,
@@ -35,6 +36,8 @@ MAX_GROUPS = 200
 MAX_REPEATED = 200_000_000  # people that rows with a count may stand for in one tally
 NULLS = ("error", "drop", "unlabelled")
 EXACT = 2**53  # from here on floats skip integers
+SMALLEST = 1 / LARGEST  # what is divided by a sum of weights must be finite, too
+SCALE_WEIGHTS = "give all weights larger units, or make it 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,7 @@ def only_users(observations: Observations, split: str | None) -> Observations:
     users = observations.users
     kept = held_rows(Split.parse(split), users)
     if not kept.any():
-        raise DataError(f"split={split!r} holds none of the users of these {observations.n_rows:,} rows")
+        raise DataError(f"split={shortened(split)} holds none of the users of these {observations.n_rows:,} rows")
 
     def rows(column: Any) -> Any:
         return None if column is None else column[kept]
@@ -242,6 +245,8 @@ def weights_of(column: Column) -> NDArray[np.float64]:
     """Weights that are not negative and not all 0."""
     weights = numbers_in(column).astype(np.float64, copy=False)
     _require_sizes(column, weights)
+    if weights.min(where=weights > 0, initial=np.inf) < SMALLEST:
+        column.refuse((weights > 0) & (weights < SMALLEST), f"is below {SMALLEST:g} and not 0", weights, SCALE_WEIGHTS)
     return weights
 
 
@@ -251,7 +256,7 @@ def _counts(column: Column) -> NDArray[np.int64]:
     if counts.dtype.kind == "f":
         column.refuse(counts % 1 != 0, "is not a whole number", counts, "for survey weights use weight=")
     if counts.max() >= EXACT:
-        column.refuse(counts >= EXACT, "is too large", counts)
+        column.refuse(counts >= EXACT, f"is beyond {EXACT:,}", counts)
     return counts.astype(np.int64, copy=False)
 
 
@@ -291,9 +296,19 @@ def _group_codes(part: Column) -> tuple[NDArray[np.uint8], list[Any]]:
     _limit_groups(len(labels), [part])
     labels = [_plain(label) for label in labels]
     for label in labels:
-        if label.__hash__ is None:
+        if not _is_label(label):
             raise DataError(f"{part} holds {shortened(label)}, which cannot be a label; turn the column into text first")
     return codes.astype(np.uint8, copy=False), labels
+
+
+def _is_label(label: Any) -> bool:
+    """Whether a value can be looked up and written out."""
+    try:
+        hash(label)
+        str(label)
+        return bool(label == label)
+    except Exception:
+        return False
 
 
 def _limit_groups(n_groups: int, parts: list[Column]) -> None:

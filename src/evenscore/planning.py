@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenscore.comparison import compare_groups
-from evenscore.errors import OptionError, require_alpha, require_gap, require_number, require_option
+from evenscore.errors import DataError, OptionError, require_alpha, require_gap, require_number, require_option
 from evenscore.gaps import Null, comparison_grid, estimate_gap, judgeable
 from evenscore.inference import seeded
 from evenscore.parity.methods import AUTO, METHODS, POWER, detectable_gap, draw_statistics, gather, parts_of
@@ -164,6 +164,8 @@ def plan(
     require_groups(tally)
     chosen = list(itertools.combinations(tally.groups, 2))
     total = sum(tally.n_users.values())
+    if total == 0:
+        raise DataError("the tally has no labelled rows: there is nothing to plan from")
     level = alpha / len(chosen)
 
     def smallest(a: Any, b: Any, factor: float) -> float:

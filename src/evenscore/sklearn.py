@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import numbers
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,17 +14,18 @@ from numpy.typing import ArrayLike, NDArray
 from evenscore.calibration.calibrator import ON_UNKNOWN, Calibrator
 from evenscore.calibration.fitting import calibrate
 from evenscore.engines import tally
-from evenscore.errors import EvenscoreError, EvenscoreWarning, OptionError, listing, require_option
+from evenscore.errors import DataError, EvenscoreError, EvenscoreWarning, OptionError, listing, require_option, shortened
 
 try:
     from sklearn.base import BaseEstimator, TransformerMixin
-    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+    from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 except ImportError:
     raise EvenscoreError("evenscore.sklearn needs scikit-learn 1.6 or newer: install evenscore[sklearn]") from None
 
 Floats = NDArray[np.float64]
 
 EVERYBODY = "everybody"
+MOST_WORDS = 2000  # of a message that quotes the data
 
 
 class GroupCalibrator(TransformerMixin, BaseEstimator):
@@ -85,7 +89,8 @@ class GroupCalibrator(TransformerMixin, BaseEstimator):
         """Fit a map for each group of ``sensitive_features``; ``groups`` says whose row it is."""
         require_option("on_unknown", self.on_unknown, ON_UNKNOWN)
         score, labels = self._columns(X, sensitive_features, y, reset=True)
-        outcome = column_or_1d(y, warn=True)
+        with _in_our_words():
+            outcome = column_or_1d(y, warn=True)
         sums = tally(None, score=score, outcome=outcome, group=labels, user=_given(groups))
         self.calibrator_: Calibrator = calibrate(
             sums,
@@ -120,8 +125,11 @@ class GroupCalibrator(TransformerMixin, BaseEstimator):
 
     def score(self, X: Any, y: ArrayLike, sensitive_features: Any = None, sample_weight: Any = None) -> float:
         """The negative mean squared error: higher is better."""
-        outcome = np.asarray(column_or_1d(y), dtype=np.float64)
-        return -float(np.average((self.predict(X, sensitive_features) - outcome) ** 2, weights=sample_weight))
+        found = self.predict(X, sensitive_features)
+        with _in_our_words():
+            outcome = np.asarray(column_or_1d(y), dtype=np.float64)
+            check_consistent_length(found, outcome)
+            return -float(np.average((found - outcome) ** 2, weights=sample_weight))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """One column, called calibrated."""
@@ -137,10 +145,11 @@ class GroupCalibrator(TransformerMixin, BaseEstimator):
     def _columns(self, X: Any, sensitive_features: Any, y: Any, reset: bool) -> tuple[Floats, Any]:
         """Scores and group labels, checked as scikit-learn checks them."""
         if self.sensitive_column is None:
-            if reset:
-                table, _ = validate_data(self, X, y, dtype=np.float64)
-            else:
-                table = validate_data(self, X, reset=False, dtype=np.float64)
+            with _in_our_words():
+                if reset:
+                    table, _ = validate_data(self, X, y, dtype=np.float64)
+                else:
+                    table = validate_data(self, X, reset=False, dtype=np.float64)
             score = table[:, self._place(self.score_column)]
             labels = np.full(len(score), EVERYBODY, dtype=object) if sensitive_features is None else _given(sensitive_features)
             if sensitive_features is None and not reset and self.calibrator_.groups != (EVERYBODY,):
@@ -150,8 +159,9 @@ class GroupCalibrator(TransformerMixin, BaseEstimator):
         else:
             if sensitive_features is not None:
                 raise OptionError("sensitive_features are given twice: sensitive_column names a column of X")
-            table = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
-            score = np.asarray(table[:, self._place(self.score_column)], dtype=np.float64)
+            with _in_our_words():
+                table = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+                score = np.asarray(table[:, self._place(self.score_column)], dtype=np.float64)
             labels = table[:, self._place(self.sensitive_column)]
         return np.ascontiguousarray(score), labels
 
@@ -160,11 +170,28 @@ class GroupCalibrator(TransformerMixin, BaseEstimator):
         names = list(getattr(self, "feature_names_in_", []))
         if isinstance(column, str):
             if column not in names:
-                raise OptionError(f"no column {column!r} in X; it has: {', '.join(map(str, names)) or 'no column names'}")
+                raise OptionError(f"no column {shortened(column)} in X; it has: {', '.join(map(str, names)) or 'no column names'}")
             return names.index(column)
-        if not -self.n_features_in_ <= column < self.n_features_in_:
-            raise OptionError(f"no column {column} in X; it has {self.n_features_in_}")
-        return column
+        if not isinstance(column, numbers.Integral) or not -self.n_features_in_ <= column < self.n_features_in_:
+            raise OptionError(f"no column {shortened(column)} in X; it has {self.n_features_in_}")
+        return int(column)
+
+
+class _WrongTypeError(DataError, TypeError):
+    """What scikit-learn wants to be a TypeError."""
+
+
+@contextlib.contextmanager
+def _in_our_words() -> Iterator[None]:
+    """What scikit-learn and NumPy refuse, as an error of evenscore, which is a ValueError too."""
+    try:
+        yield
+    except EvenscoreError:
+        raise
+    except (ValueError, OverflowError, ZeroDivisionError) as error:
+        raise DataError(str(error)[:MOST_WORDS]) from error
+    except TypeError as error:
+        raise _WrongTypeError(str(error)[:MOST_WORDS]) from error
 
 
 def _given(values: Any) -> Any:

@@ -35,7 +35,7 @@ class Table:
 
     def frame(self, kind: str | None = None) -> Any:
         """The rows as a frame: of the kind the data came in, else the first installed of pandas, polars and pyarrow."""
-        return as_frame(self.rows(), kind or getattr(self, "frame_kind", None))
+        return as_frame(self.rows(), getattr(self, "frame_kind", None) if kind is None else kind)
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""

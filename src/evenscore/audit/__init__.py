@@ -237,7 +237,7 @@ def _unsaid(user: Any) -> bool:
 
 def _listed(attributes: Sequence[Any]) -> list[Any]:
     if isinstance(attributes, str) or not len(attributes):
-        raise OptionError(f"attributes={attributes!r} must be a list of columns, such as attributes=['gender', 'age_band']")
+        raise OptionError(f"attributes={shortened(attributes)} must be a list of columns, such as ['gender', 'age_band']")
     return [list(each) if isinstance(each, list | tuple) else each for each in attributes]
 
 

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from evenscore.audit.result import SCHEMA, SCHEMA_VERSION, Audit
-from evenscore.errors import FileError, OptionError, shortened
+from evenscore.errors import FileError, OptionError
+from evenscore.saving import read_whole
 from evenscore.tables import Table, json_ready, label_text
 from evenscore.verdict import DISPARITY
 
@@ -130,6 +133,32 @@ def _matched(before: list[Subject], after: list[Subject]) -> list[tuple[Subject 
     return [*pairs, *alone, *((None, other) for other in left)]
 
 
+class _Numbers(msgspec.Struct):
+    max_gap: float | None = None
+    p_value: float | None = None
+    minimum_detectable_gap: float | None = None
+
+
+class _Tests(msgspec.Struct):
+    parity: _Numbers
+
+
+class _Judged(msgspec.Struct):
+    score: str
+    attribute: list[str]
+    verdict: str
+    tests: _Tests
+
+
+class _Needed(msgspec.Struct):
+    """What is used of an audit's JSON."""
+
+    verdict: str
+    alpha: float
+    tolerance: float | None
+    subjects: list[_Judged]
+
+
 def _document(audit: Any) -> dict[str, Any]:
     if isinstance(audit, Audit):
         return audit.to_dict()
@@ -142,9 +171,9 @@ def _document(audit: Any) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_bytes())
-    except OSError as error:
-        raise FileError(f"cannot read {shortened(str(path))}: {error.strerror or error}") from None
+        content = json.loads(read_whole(path))
+    except FileError:
+        raise
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path} is not JSON: {error}") from None
     return _checked(content, str(path))
@@ -157,8 +186,12 @@ def _checked(content: Any, name: str) -> dict[str, Any]:
     if version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
         raise FileError(f"{name} has schema version {version}; this evenscore reads {SCHEMA_VERSION.split('.')[0]}.x")
     missing = [key for key in ("verdict", "subjects", "alpha", "tolerance") if key not in content]
-    if missing or not isinstance(content["subjects"], list):
-        raise FileError(f"{name} is damaged: it lacks {', '.join(missing) or 'a list of subjects'}")
+    if missing:
+        raise FileError(f"{name} is damaged: it lacks {', '.join(missing)}")
+    try:
+        msgspec.convert(content, _Needed)
+    except (msgspec.MsgspecError, ArithmeticError) as error:
+        raise FileError(f"{name} is damaged: {error}") from None
     return content
 
 

@@ -16,7 +16,7 @@ from evenscore.audit.repair import Repair
 from evenscore.calibration.fitting import fingerprint
 from evenscore.calibration_error.result import CalibrationError
 from evenscore.curves import Curves
-from evenscore.errors import EvenscoreError, OptionError
+from evenscore.errors import EvenscoreError, OptionError, shortened
 from evenscore.impact.result import Impact
 from evenscore.marginal.result import MarginalTest
 from evenscore.ordering import OrderingTest
@@ -305,9 +305,9 @@ class Audit(Table):
 
     def __getitem__(self, name: str) -> Subject:
         for subject in self.subjects:
-            if name in (subject.name, label_text(subject.attribute), subject.score):
+            if isinstance(name, str) and name in (subject.name, label_text(subject.attribute), subject.score):
                 return subject
-        raise OptionError(f"no subject {name!r}; there are: {', '.join(subject.name for subject in self.subjects)}")
+        raise OptionError(f"no subject {shortened(name)}; there are: {', '.join(subject.name for subject in self.subjects)}")
 
     def __repr__(self) -> str:
         from evenscore.report.text import audit_text
@@ -335,6 +335,6 @@ class Audit(Table):
 def _write(path: str | Path | None, text: str) -> None:
     if path is None:
         return
-    from evenscore.saving import write_whole
+    from evenscore.saving import as_path, write_whole
 
-    write_whole(Path(path), text.encode("utf-8", "backslashreplace"))
+    write_whole(as_path(path), text.encode("utf-8", "backslashreplace"))

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from evenscore.calibration.maps import GroupMap
 from evenscore.calibration.matching import MISSING, UNKNOWN, Matched, match_groups, read_scores, refuse_unknown
 from evenscore.coding import CHUNK
-from evenscore.errors import EvenscoreWarning, OptionError, listing, require_option
+from evenscore.errors import EvenscoreWarning, OptionError, listing, require_option, shortened
 from evenscore.lattice import Lattice
 from evenscore.observations import Columns
+from evenscore.saving import as_path
 from evenscore.tables import Table, label_text
 
 Floats = NDArray[np.float64]
@@ -131,11 +132,11 @@ class Calibrator(Table):
     def map_of(self, group: Any, unknown: str = "error") -> GroupMap:
         """The map of one group; of everybody with ``unknown="pooled"`` when there is no such group."""
         for each in self.maps:
-            if each.group == group and type(each.group) is type(group):
+            if type(each.group) is type(group) and each.group == group:
                 return each
         if unknown == "pooled":
             return self.pooled
-        raise OptionError(f"no group {group!r}; the calibrator has: {listing(map(repr, self.groups))}")
+        raise OptionError(f"no group {shortened(group)}; the calibrator has: {listing(map(repr, self.groups))}")
 
     def transform(self, scores: Any, groups: Any, on_unknown: str = "error", nulls: str = "error") -> Floats:
         """Calibrated scores, (n_rows,).
@@ -197,6 +198,7 @@ class Calibrator(Table):
         """Standard errors of the calibrated scores, from the users the maps were fitted on; nan where the score was kept."""
         array, _ = read_scores(scores, "error")
         matched = match_groups(groups, self.groups, len(array))
+        require_option("on_unknown", on_unknown, ON_UNKNOWN)
         if on_unknown == "error":
             refuse_unknown(matched, self.groups)
         found = np.full(len(array), np.nan)
@@ -212,14 +214,14 @@ class Calibrator(Table):
         """Write the calibrator as JSON, whole or not at all."""
         from evenscore.calibration.storage import save_calibrator
 
-        save_calibrator(self, Path(path))
+        save_calibrator(self, as_path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Calibrator:
         """Read a calibrator that ``save`` wrote."""
         from evenscore.calibration.storage import load_calibrator
 
-        return load_calibrator(Path(path))
+        return load_calibrator(as_path(path))
 
     def to_sql(
         self,
@@ -238,8 +240,10 @@ class Calibrator(Table):
         style
             "case": a CASE expression for the calibrated score, or with ``table`` a SELECT of all columns and the calibrated score.
             "join": a SELECT that joins a table of pieces, shorter to run when there are many groups.
-        score, group
-            Column names; those of the training data by default.
+        table
+            The table with the scores, such as "people" or "schema.people"; any other text is quoted as one name.
+        score, group, name
+            Column names; those of the training data by default, and "calibrated" for the new one.
         on_unknown
             For groups that were not there in training: "null", "pooled" or "keep".
         """
@@ -257,13 +261,13 @@ class Calibrator(Table):
         """Write the lookup table as .csv or .parquet."""
         from evenscore.calibration.export import save_lookup
 
-        save_lookup(self, Path(path))
+        save_lookup(self, as_path(path))
 
     def save_onnx(self, path: str | Path, on_unknown: str = "null") -> None:
         """Write an ONNX model with inputs ``score`` and ``group`` and output ``calibrated`` (needs onnx)."""
         from evenscore.calibration.onnx import save_onnx
 
-        save_onnx(self, Path(path), on_unknown)
+        save_onnx(self, as_path(path), on_unknown)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the maps with their standard errors (needs matplotlib)."""

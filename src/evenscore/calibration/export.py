@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,8 @@ from evenscore.calibration.maps import GroupMap, Segment
 from evenscore.columns import shortened
 from evenscore.engines.files import quoted as quoted
 from evenscore.engines.files import sql_text
-from evenscore.errors import EvenscoreError, OptionError, require_option
-from evenscore.saving import write_whole
+from evenscore.errors import EvenscoreError, OptionError, require_option, require_sequence, require_text
+from evenscore.saving import named, write_whole
 
 if TYPE_CHECKING:
     from evenscore.calibration.calibrator import Calibrator
@@ -40,8 +41,10 @@ def to_sql(
     """SQL for the calibrated score: a CASE expression, or a SELECT that joins a table of pieces."""
     require_option("style", style, STYLES)
     require_option("on_unknown", on_unknown, ON_UNKNOWN)
+    require_text("name", name)
     score, groups = column_names(calibrator, score, group)
     score_sql, group_sql = quoted(score), [quoted(each) for each in groups]
+    table = None if table is None else _table_sql(table)
     refuse_equal_texts(calibrator.groups)
     if style == "case":
         expression = case_expression(calibrator, score_sql, group_sql, on_unknown)
@@ -51,13 +54,22 @@ def to_sql(
     return _join(calibrator, table, score_sql, group_sql, name, on_unknown)
 
 
+def _table_sql(table: str) -> str:
+    """A table by its name; schema.table and what is quoted already stay as they are, any other text becomes one quoted name."""
+    require_text("table", table)
+    return table if re.fullmatch(r"""([A-Za-z_]\w*|"[^"]+"|`[^`]+`)(\.([A-Za-z_]\w*|"[^"]+"|`[^`]+`))*""", table) else quoted(table)
+
+
 def column_names(calibrator: Calibrator, score: str | None, group: str | Sequence[str] | None) -> tuple[str, list[str]]:
     """The columns by name, those of the training data by default."""
     known = calibrator.columns
-    score = score or (known.score if known is not None else None)
-    names = [group] if isinstance(group, str) else list(group) if group else list(known.group) if known is not None else []
-    if score is None or not names:
-        raise OptionError("name the columns: score=... and group=...")
+    if score is None or group is None:
+        if known is None:
+            raise OptionError("name the columns: score=... and group=...")
+        score, group = known.score if score is None else score, known.group if group is None else group
+    names = [group] if isinstance(group, str) else list(require_sequence("group", group))
+    for role, value in (("score", score), *(("group", each) for each in names)):
+        require_text(role, value)
     width = len(calibrator.groups[0]) if isinstance(calibrator.groups[0], tuple) else 1
     if len(names) != width:
         raise OptionError(f"the calibrator's groups are made of {width} columns; group= names {len(names)}")
@@ -161,7 +173,7 @@ def save_lookup(calibrator: Calibrator, path: Path) -> None:
     """Write the lookup table as CSV or Parquet, whole or not at all."""
     kind = path.suffix.lower()
     if kind not in (".csv", ".parquet"):
-        raise OptionError(f"{path}: a lookup table is written as .csv or .parquet")
+        raise OptionError(f"{named(path)}: a lookup table is written as .csv or .parquet")
     rows = lookup_rows(calibrator)
     names = _group_names(calibrator)
     text = kind == ".csv" or not _one_type(calibrator)

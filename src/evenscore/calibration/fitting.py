@@ -21,7 +21,7 @@ from evenscore.calibration.platt import Platt
 from evenscore.calibration.reference import beyond, identity, to_reference
 from evenscore.calibration.sketching import sketch_users
 from evenscore.calibration.stacking import Auto, Method
-from evenscore.errors import DataError, EvenscoreWarning, OptionError, require_flag, require_option
+from evenscore.errors import DataError, EvenscoreWarning, OptionError, require_flag, require_option, shortened
 from evenscore.saving import pack_label
 from evenscore.tables import label_text
 from evenscore.tally import WEIGHTINGS, Tally, require_tally
@@ -159,7 +159,9 @@ def _reference_label(tally: Tally, reference: Any, method: str) -> Any:
     if method == "binning":
         raise OptionError("reference= needs a curve to go back along, and method='binning' gives steps; use another method")
     if tally.n_users[label] < FEWEST_USERS:
-        raise DataError(f"the reference {label!r} has only {tally.n_users[label]} users with an outcome, fewer than {FEWEST_USERS}")
+        raise DataError(
+            f"the reference {shortened(label)} has only {tally.n_users[label]} users with an outcome, fewer than {FEWEST_USERS}"
+        )
     return label
 
 

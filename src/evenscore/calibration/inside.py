@@ -12,7 +12,7 @@ from evenscore.calibration.maps import GroupMap, Segment
 from evenscore.columns import shortened
 from evenscore.engines import engine_of
 from evenscore.engines.sql import DUCKDB, SPARK, Dialect
-from evenscore.errors import DataError, listing, require_option
+from evenscore.errors import DataError, OptionError, listing, require_option, require_text
 
 
 def apply_calibrator(
@@ -45,6 +45,11 @@ def apply_calibrator(
         Nothing is computed before the engine is asked to.
     """
     require_option("on_unknown", on_unknown, ON_UNKNOWN)
+    require_text("name", name)
+    if not name.strip() or "\x00" in name:
+        raise OptionError(f"name={shortened(name)} cannot be the name of a column")
+    if not isinstance(calibrator, Calibrator):
+        raise OptionError(f"calibrator={shortened(calibrator)} must be an es.Calibrator")
     engine = engine_of(data)
     if engine not in (*_APPLY, "ibis"):
         raise DataError(f"data is of type {type(data).__name__}; for data in memory use calibrator.transform(scores, groups)")
@@ -60,7 +65,7 @@ def _columns(
 ) -> tuple[str, list[str]]:
     score, groups = column_names(calibrator, score, group)
     for column in (score, *groups):
-        if column not in held:
+        if not isinstance(column, str) or column not in held:
             raise DataError(f"no column {shortened(column)}; the data has: {listing(held)}")
     return score, groups
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenscore.errors import OptionError, listing
+from evenscore.errors import OptionError, listing, shortened
 from evenscore.tables import Table, json_ready, label_text
 
 UNITS = {"user": "every user counts the same", "row": "every row counts the same"}
@@ -69,9 +69,9 @@ class CalibrationError(Table):
 
     def __getitem__(self, group: Any) -> ErrorEstimate:
         for found in self.estimates:
-            if found.group == group and type(found.group) is type(group):
+            if type(found.group) is type(group) and found.group == group:
                 return found
-        raise OptionError(f"no group {group!r}; there are: {listing(repr(found.group) for found in self.estimates)}")
+        raise OptionError(f"no group {shortened(group)}; there are: {listing(repr(found.group) for found in self.estimates)}")
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a group, and one for everybody (group None): estimate with limits, plug_in, debiased, users, flag."""

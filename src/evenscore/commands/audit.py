@@ -152,9 +152,19 @@ def _written(found: Audit, outputs: dict[str, str | None], quiet: bool) -> list[
     texts = [(path, make()) for name, make in makers.items() if (path := outputs[name]) is not None]
     summary = outputs["summary"]
     if summary is not None:
-        before = Path(summary).read_text(encoding="utf-8") if Path(summary).is_file() else ""
-        texts.append((summary, before + found.to_markdown()))
+        texts.append((summary, _text_in(Path(summary)) + found.to_markdown()))
     return texts
+
+
+def _text_in(path: Path) -> str:
+    """What a file holds that is added to."""
+    from evenscore.errors import FileError
+    from evenscore.saving import read_whole
+
+    try:
+        return read_whole(path).decode() if path.is_file() else ""
+    except UnicodeDecodeError:
+        raise FileError(f"{path} is not text in UTF-8, so no summary can be added to it") from None
 
 
 def _require_place(path: str | None) -> None:

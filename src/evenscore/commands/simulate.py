@@ -80,11 +80,14 @@ def _listing() -> str:
 def _read(path: Path) -> Known:
     """A simulation that was written by itself or inside a truth file."""
     from evenscore.errors import FileError
+    from evenscore.saving import read_whole
     from evenscore.simulation import Simulation
 
     try:
-        written = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        written = json.loads(read_whole(path))
+    except FileError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise FileError(f"{path} cannot be read as a written simulation: {error}") from error
     if isinstance(written, dict) and "simulation" in written:
         if written.get("kind", "Simulation") != "Simulation":

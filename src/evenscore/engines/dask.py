@@ -13,6 +13,7 @@ from evenscore.engines.duck import Duck, prepared
 from evenscore.engines.parts import Recipe, finished
 from evenscore.engines.sql import DUCKDB, ROLES, Fields, find_fields
 from evenscore.engines.survey import Survey, lattice_for, survey
+from evenscore.errors import DataError, EvenscoreError, first_line
 from evenscore.tally import Tally
 
 AT_ONCE = 8  # tallies that a task adds up
@@ -28,12 +29,14 @@ class DaskEngine:
         import dask
 
         answers = [dask.delayed(_answer)(part, question) for part in self.partitions]
-        return [answer for answer in dask.compute(*answers) if answer is not None]
+        return [answer for answer in _computed(*answers) if answer is not None]
 
     def aggregate(self, columns: dict[str, str], *, where: str | None = None, by: dict[str, str] | None = None) -> list[list[Any]]:
         """See ``survey.Engine``."""
         names = [*(by or {}), *columns]
         found = self._ask(lambda engine: engine.aggregate(columns, where=where, by=by))
+        if not found:
+            raise DataError("the data has no rows: every partition is empty")
         return merged(names, len(by or {}), found)
 
     def select(self, column: str, *, where: str | None) -> NDArray[np.float64]:
@@ -75,6 +78,18 @@ def _united(a: dict[str, Any], b: dict[str, Any], names: list[str]) -> dict[str,
     return both
 
 
+def _computed(*delayed: Any) -> Any:
+    """What Dask computes, or in one line what kept it from that."""
+    import dask
+
+    try:
+        return dask.compute(*delayed)
+    except EvenscoreError:
+        raise
+    except Exception as error:
+        raise DataError(f"Dask could not finish: {type(error).__name__}: {first_line(error)}") from error
+
+
 def _answer(part: Any, question: Callable[[Duck], Any]) -> Any:
     """The answer of one partition; None when it has no rows."""
     return None if len(part) == 0 else question(Duck(partition_relation(part)))
@@ -105,7 +120,7 @@ def tally_dask(data: Any, *, memory_limit: Any = None, **options: Any) -> Tally:
     parts = [dask.delayed(_count)(part, recipe) for part in rows.to_delayed()]
     while len(parts) > 1:
         parts = [dask.delayed(recipe.added)(parts[i : i + AT_ONCE]) for i in range(0, len(parts), AT_ONCE)]
-    return finished(parts[0].compute(), facts, options["split"])
+    return finished(_computed(parts[0])[0], facts, options["split"])
 
 
 def _fields(data: Any, options: dict[str, Any]) -> Fields:

@@ -21,6 +21,7 @@ from evenscore.engines.schemas import CSV, PARQUET, culprit, file_kind, same_sch
 from evenscore.engines.spill import bytes_of, temporary_place
 from evenscore.engines.sql import NUMERIC_ROLES, ROLES
 from evenscore.errors import DataError, FileError, OptionError, listing, no_column
+from evenscore.saving import named
 from evenscore.tally import Tally
 from evenscore.tally.archive import is_tally_file
 
@@ -124,6 +125,8 @@ def find_files(data: Paths) -> tuple[str, ...]:
     if not isinstance(data, str | os.PathLike):
         raise FileError(f"{shortened(data)} is neither a frame nor a path, folder, glob or list of paths")
     path = Path(data)
+    if not str(data).strip():
+        raise FileError(f"data={shortened(data)} names no file")
     try:
         if path.is_dir():
             return _files_in(path)
@@ -136,7 +139,7 @@ def find_files(data: Paths) -> tuple[str, ...]:
     found = sorted(glob(str(path), recursive=True))  # noqa: PTH207 (a pattern may be absolute)
     if not found:
         remote = "; evenscore reads local files" if "://" in str(data) else ""
-        raise FileError(f"no file {data}{remote}")
+        raise FileError(f"no file {named(data)}{remote}")
     return tuple(name for match in found for name in (_files_in(Path(match)) if Path(match).is_dir() else (match,)))
 
 
@@ -204,7 +207,7 @@ def open_source(paths: tuple[str, ...], names: dict[str, list[str]], settings: d
     kinds = {path: file_kind(path) for path in paths}
     for path, kind in kinds.items():
         if not Path(path).is_file():
-            raise FileError(f"no file {path}" + (", only a link to one" if Path(path).is_symlink() else ""))
+            raise FileError(_not_a_file(Path(path)))
         if not os.access(path, os.R_OK):
             raise FileError(f"cannot read {path}: permission denied")
         if kind is None:
@@ -224,6 +227,12 @@ def open_source(paths: tuple[str, ...], names: dict[str, list[str]], settings: d
         sql = _reader("read_parquet", paths, {} if same_schemas(paths, wanted) else {"union_by_name": "true"})
         return Source(paths, sql, _describe(sql))
     return _open_csv(paths, names, settings)
+
+
+def _not_a_file(path: Path) -> str:
+    if path.exists():
+        return f"{named(path)} is a pipe or a device, which can be read only once; write it to a file first"
+    return f"no file {named(path)}" + (", only a link to one" if path.is_symlink() else "")
 
 
 def _require_whole(path: str) -> None:

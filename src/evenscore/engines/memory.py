@@ -10,7 +10,7 @@ import narwhals.stable.v2 as nw
 
 from evenscore.columns import open_table
 from evenscore.counting import count as count_rows
-from evenscore.errors import DataError, EvenscoreWarning, OptionError, listing, shortened
+from evenscore.errors import DataError, EvenscoreWarning, OptionError, first_line, listing, shortened
 from evenscore.lattice import Lattice
 from evenscore.observations import Observations, observe, only_users
 from evenscore.splits import Split
@@ -62,7 +62,7 @@ def check_outside(lattice: Lattice, outside: int, n_rows: int, score: str) -> No
     """Refuse scores that are none of the lattice's, and warn when many share its end cells."""
     if outside == n_rows or (outside and lattice.discrete):
         what = "are none of the lattice's values" if lattice.discrete else "lie outside the lattice's range"
-        raise DataError(f"column {score!r} (score): {outside:,} of {n_rows:,} scores {what} ({lattice!r})")
+        raise DataError(f"column {shortened(score)} (score): {outside:,} of {n_rows:,} scores {what} ({lattice!r})")
     if outside > 0.01 * n_rows:
         warnings.warn(
             f"{outside:,} of {n_rows:,} scores lie outside {lattice!r}; they share its end cells", EvenscoreWarning, stacklevel=5
@@ -80,7 +80,10 @@ def collected(data: Any, columns: dict[str, Any]) -> Any:
         from evenscore.engines.files import fetch_relation
 
         return fetch_relation(data, columns)
-    names = frame.collect_schema().names()
     wanted = [name for value in columns.values() for name in (value if isinstance(value, list | tuple) else [value])]
-    wanted = [name for name in wanted if isinstance(name, str) and name in names]
-    return frame.select(*(dict.fromkeys(wanted) or names)).collect().to_native()
+    try:
+        names = frame.collect_schema().names()
+        wanted = [name for name in wanted if isinstance(name, str) and name in names]
+        return frame.select(*(dict.fromkeys(wanted) or names)).collect().to_native()
+    except Exception as error:  # whatever the caller planned
+        raise DataError(f"the lazy frame cannot be collected: {type(error).__name__}: {first_line(error)}") from error

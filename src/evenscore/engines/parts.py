@@ -13,7 +13,7 @@ from evenscore.coding import Users, hashed_users, independent_users, integer_use
 from evenscore.counting import count
 from evenscore.counting.spanning import MAX_CROSS_BYTES
 from evenscore.engines.survey import Survey
-from evenscore.errors import DataError
+from evenscore.errors import DataError, shortened
 from evenscore.lattice import Lattice
 from evenscore.observations import Columns, Observations, held_rows
 from evenscore.splits import Split
@@ -105,7 +105,7 @@ def finished(tally: Tally, facts: Survey, split: str | None = None) -> Tally:
     """The tally with what only the survey knows."""
     chosen = None if split is None else str(Split.parse(split))
     if chosen is not None and not any(tally.n_rows.values()):
-        raise DataError(f"split={split!r} holds none of the users of these {facts.n_rows:,} rows")
+        raise DataError(f"split={shortened(split)} holds none of the users of these {facts.n_rows:,} rows")
     return replace(tally, dropped=facts.dropped, sketch=None if tally.independent else tally.sketch, split=chosen)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from evenscore.errors import FileError, OptionError
+from evenscore.errors import FileError, OptionError, shortened
 
 PREFIX = "evenscore-spill-"
 LOCK = "in-use"
@@ -33,7 +33,7 @@ def bytes_of(limit: str | int | float) -> int:
     except ValueError:
         size = 0
     if size < SMALLEST:
-        raise OptionError(f"memory_limit={limit!r} must be a size of at least {SMALLEST // 10**6} MB, such as '2GB'")
+        raise OptionError(f"memory_limit={shortened(limit)} must be a size of at least {SMALLEST // 10**6} MB, such as '2GB'")
     return size
 
 

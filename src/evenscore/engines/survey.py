@@ -15,7 +15,7 @@ from evenscore.engines.memory import check_outside, given_lattice
 from evenscore.engines.sql import TOLD_APART, Field, Fields, count_where, group_code
 from evenscore.errors import DataError, OptionError, require_option
 from evenscore.lattice import MAX_CELLS, SCALES, Lattice
-from evenscore.observations import MAX_GROUPS, NULLS, Columns, groups_of
+from evenscore.observations import EXACT, MAX_GROUPS, NULLS, SCALE_WEIGHTS, SMALLEST, Columns, groups_of
 from evenscore.tally import Tally
 
 BINS = 1 << 16  # bins in which order statistics are looked for
@@ -162,6 +162,8 @@ def _facts(engine: Engine, fields: Fields) -> dict[str, Any]:
     for size in (fields.weight, fields.count):
         if size is not None:
             asked |= {f"{size.role}_low": f"min({size.number})", f"{size.role}_high": f"max({size.number})"}
+    if fields.weight is not None:
+        asked["n_tiny"] = count_where(_tiny(fields.weight))
     if fields.count is not None and fields.count.kind in ("float", "decimal"):
         asked["n_fractional"] = count_where(f"{fields.count.number} <> floor({fields.count.number})")
     counted = _null_counts(fields)
@@ -178,6 +180,10 @@ def _not_whole(user: Field) -> str:
     return f"({user.number} <> floor({user.number}) OR abs({user.number}) > {TOLD_APART})"
 
 
+def _tiny(weight: Field) -> str:
+    return f"({weight.number} > 0 AND {weight.number} < {SMALLEST!r})"
+
+
 def _check_facts(engine: Engine, fields: Fields, facts: dict[str, Any], n_rows: int) -> None:
     """The same demands that arrays in memory have to meet."""
     for part, low, high in ((fields.score, "low", "high"), (fields.outcome, "lowest", "highest")):
@@ -188,14 +194,20 @@ def _check_facts(engine: Engine, fields: Fields, facts: dict[str, Any], n_rows: 
     for size in (fields.weight, fields.count):
         if size is None:
             continue
-        if not np.isfinite(facts[f"{size.role}_high"]):
-            raise DataError(f"{size} is not finite")
+        most = LARGEST if size.role == "weight" else EXACT - 1
+        if not facts[f"{size.role}_high"] <= most:
+            beyond = f"(NOT {size.number} <= {most!r})"
+            n = int(engine.aggregate({"n": count_where(beyond)}, where=fields.kept)[0][0])
+            raise _refusal(engine, size, beyond, f"is not finite, or beyond {most:g},", n, n_rows)
         if facts[f"{size.role}_low"] < 0:
             negative = f"({size.number} < 0)"
             n = int(engine.aggregate({"n": count_where(negative)}, where=fields.kept)[0][0])
             raise _refusal(engine, size, negative, "is negative", n, n_rows)
         if facts[f"{size.role}_high"] == 0:
             raise DataError(f"{size} is zero in all {n_rows:,} rows")
+    if fields.weight is not None and facts["n_tiny"]:
+        what = f"is below {SMALLEST:g} and not 0"
+        raise _refusal(engine, fields.weight, _tiny(fields.weight), what, int(facts["n_tiny"]), n_rows, hint=f"; {SCALE_WEIGHTS}")
     if fields.count is not None and facts.get("n_fractional"):
         fractional = f"({fields.count.number} <> floor({fields.count.number}))"
         hint = "; for survey weights use weight="
@@ -257,7 +269,7 @@ def lattice_for(
         return given
     require_option("scale", scale, SCALES)
     if not isinstance(cells, int) or not 1 <= cells <= MAX_CELLS:
-        raise OptionError(f"cells={cells!r} must be a whole number from 1 to {MAX_CELLS}")
+        raise OptionError(f"cells={shortened(cells)} must be a whole number from 1 to {MAX_CELLS}")
     if scale == "logit" and not (facts.low >= 0 and facts.high <= 1):
         raise DataError(f"scale='logit' needs scores between 0 and 1; these run from {facts.low:g} to {facts.high:g}")
     if facts.n_scores <= 1.5 * cells:  # the count is approximate

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.engines.files import Paths, Source, complaint, find_files, group_columns, open_files, quoted, sql_text
-from evenscore.errors import DataError, FileError, OptionError, listing
-from evenscore.saving import umask
+from evenscore.errors import DataError, OptionError, listing, shortened
+from evenscore.saving import written_whole
 
 PARQUET = "FORMAT parquet"
 FORMATS = {".parquet": PARQUET, ".pq": PARQUET, ".csv": "FORMAT csv, HEADER", ".tsv": "FORMAT csv, HEADER, DELIMITER '\t'"}
@@ -36,8 +33,8 @@ def write_parquet(rows: Sequence[dict[str, Any]], path: Path) -> None:
     connection.execute(f"CREATE TABLE pieces ({declared})")
     places = f"({', '.join('?' * len(kinds))})"
     connection.execute(f"INSERT INTO pieces VALUES {', '.join([places] * len(rows))}", [x for row in rows for x in row.values()])
-    with written_whole(path) as temporary:
-        connection.execute(f"COPY pieces TO {sql_text(temporary)} ({PARQUET})")
+    with written_whole(path, path.suffix) as temporary:
+        connection.execute(f"COPY pieces TO {sql_text(str(temporary))} ({PARQUET})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +123,9 @@ def _copy(
     if path.suffix.lower() not in FORMATS:
         raise OptionError(f"{path}: results are written as {listing(FORMATS)}")
     if taken := [name for name in new if name.lower() in {known.lower() for known in found.types}]:
-        raise OptionError(f"the data has a column {taken[0]!r} already; give the new one another name")
-    with written_whole(path) as temporary:
-        _run(f"COPY ({rows}) TO {sql_text(temporary)} ({FORMATS[path.suffix.lower()]})", progress, arrays)
+        raise OptionError(f"the data has a column {shortened(taken[0])} already; give the new one another name")
+    with written_whole(path, path.suffix) as temporary:
+        _run(f"COPY ({rows}) TO {sql_text(str(temporary))} ({FORMATS[path.suffix.lower()]})", progress, arrays)
 
 
 def _held(found: Source, path: Path) -> str:
@@ -201,21 +198,3 @@ def _run(sql: str, progress: Progress | None = None, arrays: Mapping[str, NDArra
     if failures:
         raise failures[0]
     return connection
-
-
-@contextlib.contextmanager
-def written_whole(path: Path) -> Iterator[str]:
-    """A temporary path that becomes the file when all went well, and vanishes otherwise."""
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=path.suffix, dir=path.resolve().parent)
-        os.close(handle)
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {error.strerror or error}") from None
-    try:
-        yield temporary
-        Path(temporary).chmod(0o666 & ~umask())
-        Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        raise

@@ -155,7 +155,7 @@ def require_calibrator(value: object) -> Calibrator:
 def _place(tally: Tally, groups: list[Any], reference: Any) -> int:
     label = tally.groups[tally.index(reference)]
     if not any(label is group for group in groups):
-        raise DataError(f"the reference {reference!r} has no rows")
+        raise DataError(f"the reference {shortened(reference)} has no rows")
     return [label is group for group in groups].index(True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from evenscore.errors import OptionError, listing, shortened
+from evenscore.errors import OptionError, listing, require_number, shortened
 from evenscore.tables import Table, json_ready
 
 CLASSIFICATION, RANK = "classification", "rank"
@@ -42,10 +42,11 @@ class Impact(Table):
 
     def of(self, group: Any, threshold: float | None = None) -> dict[str, Any]:
         """The row of one group (None: all groups); with several thresholds also say which."""
-        rows = [row for row in self.table if row["group"] == group and type(row["group"]) is type(group)]
+        rows = [row for row in self.table if type(row["group"]) is type(group) and row["group"] == group]
         if not rows:
-            raise OptionError(f"no group {group!r}; there are: {listing(repr(label) for label in (*self.groups, None))}")
+            raise OptionError(f"no group {shortened(group)}; there are: {listing(repr(label) for label in (*self.groups, None))}")
         if threshold is not None:
+            threshold = require_number("threshold", threshold)
             rows = [row for row in rows if row.get("threshold") == threshold]
         if len(rows) != 1:
             known = listing(f"{known:g}" for known in self.thresholds)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.axis import forward
-from evenscore.errors import DataError, require_option
+from evenscore.errors import DataError, require_option, shortened
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -65,7 +65,7 @@ def _axis(values: NDArray[Any], name: str, scale: str, n_nodes: int) -> Axis:
     low, high = float(values.min()), float(values.max())
     unit = low >= 0 and high <= 1
     if scale == "logit" and not unit:
-        raise DataError(f"scale='logit' needs scores between 0 and 1; {name!r} runs from {low:g} to {high:g}")
+        raise DataError(f"scale='logit' needs scores between 0 and 1; {shortened(name)} runs from {low:g} to {high:g}")
     chosen = Axis("logit" if scale == "logit" or (scale == "auto" and unit) else "score", np.zeros(1))
     step = max(1, len(values) // SAMPLE)
     distinct = np.unique(values[:: max(1, len(values) // 10_000)])

@@ -19,6 +19,7 @@ from evenscore.errors import DataError, EvenscoreWarning, OptionError, listing, 
 from evenscore.multiobjective.axes import Axis
 from evenscore.multiobjective.maps import GroupMaps, ReadyMaps
 from evenscore.multiobjective.rows import JointColumns
+from evenscore.saving import as_path
 from evenscore.tables import Table, label_text
 
 Floats = NDArray[np.float64]
@@ -199,14 +200,14 @@ class JointCalibrator(Table):
         """Write the calibrator as JSON, whole or not at all."""
         from evenscore.multiobjective.storage import save_joint
 
-        save_joint(self, Path(path))
+        save_joint(self, as_path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> JointCalibrator:
         """Read a calibrator that ``save`` wrote."""
         from evenscore.multiobjective.storage import load_joint
 
-        return load_joint(Path(path))
+        return load_joint(as_path(path))
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each group and objective: users and rows with a label, the method and its squared error on users left out."""

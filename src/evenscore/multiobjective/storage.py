@@ -16,7 +16,7 @@ from evenscore import __version__
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.document import Document, decode_document, kind_of, save_document, sealed
 from evenscore.calibration.storage import as_document as single_document
-from evenscore.calibration.storage import decode_calibrator, load_calibrator
+from evenscore.calibration.storage import decode_calibrator
 from evenscore.columns import LARGEST
 from evenscore.multiobjective.axes import Axis
 from evenscore.multiobjective.calibrator import JointCalibrator
@@ -143,16 +143,21 @@ def _pack_objective(each: ObjectiveMap) -> _Objective:
 
 def load_joint(path: Path) -> JointCalibrator:
     """Read a joint calibrator, or say what is wrong with the file."""
-    return decode_document(read_whole(path), path, KIND, Document[_Body], partial(_rebuild, path=path))
+    return _decode_joint(read_whole(path), path)
 
 
 def load_any(path: Path) -> Calibrator | JointCalibrator:
     """The calibrator in a file, of one score or of several."""
+    content = read_whole(path)
     try:
-        joint = kind_of(path.read_bytes()) == KIND
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        joint = kind_of(content) == KIND
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         joint = False  # the reader below says what is wrong
-    return load_joint(path) if joint else load_calibrator(path)
+    return _decode_joint(content, path) if joint else decode_calibrator(content, path)
+
+
+def _decode_joint(content: bytes, path: Path) -> JointCalibrator:
+    return decode_document(content, path, KIND, Document[_Body], partial(_rebuild, path=path))
 
 
 def _rebuild(body: _Body, path: Path) -> JointCalibrator:

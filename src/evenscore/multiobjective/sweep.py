@@ -54,9 +54,9 @@ class WeightSweep(Table):
 
     def of(self, version: str) -> tuple[Blend, ...]:
         """The blends of one version, in the order of the weights."""
-        found = tuple(blend for blend in self.blends if blend.version == version)
+        found = tuple(blend for blend in self.blends if isinstance(version, str) and blend.version == version)
         if not found:
-            raise OptionError(f"no version {version!r}; there are {', '.join(map(repr, self.versions))}")
+            raise OptionError(f"no version {shortened(version)}; there are {', '.join(map(repr, self.versions))}")
         return found
 
     @property

@@ -13,7 +13,7 @@ from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.matching import match_groups, refuse_unknown
 from evenscore.columns import Mask
 from evenscore.counting import count
-from evenscore.errors import DataError, OptionError, listing
+from evenscore.errors import DataError, OptionError, listing, shortened
 from evenscore.lattice import Lattice
 from evenscore.multiobjective.calibrator import JointCalibrator
 from evenscore.multiobjective.rows import JointRows
@@ -67,8 +67,8 @@ def _require_other_users(rows: JointRows, name: str, calibrator: Any) -> None:
     splits = None if rows.split is None or calibrator.split is None else (Split.parse(rows.split), Split.parse(calibrator.split))
     if (splits is not None and not splits[0].disjoint(splits[1])) or calibrator.fingerprint == rows.fingerprint():
         raise DataError(
-            f"the calibrator {name!r} was fitted on these users, who cannot say whether it works for others; fit on one share of "
-            "the users and audit on the rest, such as split='1/2' and split='2/2'"
+            f"the calibrator {shortened(name)} was fitted on these users, who cannot say whether it works for others; fit on one "
+            "share of the users and audit on the rest, such as split='1/2' and split='2/2'"
         )
 
 

@@ -255,7 +255,8 @@ def _test_pair(
     pair = PairTest(comparison.a.label, comparison.b.label)
     for side in (comparison.a, comparison.b):
         if side.n_rows == 0:
-            return replace(pair, reason=f"{side.name} has no labelled rows"), None
+            weightless = " that weigh anything" if tally.columns is not None and tally.columns.weight is not None else ""
+            return replace(pair, reason=f"{side.name} has no labelled rows{weightless}"), None
     pair = replace(pair, reason=_means_only(tally))
     looked = _look(tally, comparison, options)
     if isinstance(looked, str):

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from evenscore.errors import OptionError, shortened
+
 Draw = TypeVar("Draw", bound=Callable[..., Any])
 
 
@@ -30,11 +32,19 @@ class Display:
         return getattr(self.ax_, name)
 
 
+def _require_axes(ax: Any) -> None:
+    """None, axes, or several of them."""
+    axes: Any = [] if ax is None else np.atleast_1d(np.asarray(ax, dtype=object)).ravel()
+    if ax is not None and (len(axes) == 0 or not all(hasattr(each, "get_figure") for each in axes)):
+        raise OptionError(f"ax={shortened(ax)} must be axes of matplotlib")
+
+
 def displayed(draw: Draw) -> Draw:
     """Let a function that draws on axes and returns them return a display."""
 
     @functools.wraps(draw)
     def drawn(*arguments: Any, **options: Any) -> Display:
+        _require_axes(options.get("ax", arguments[1] if len(arguments) > 1 else None))
         return Display(draw(*arguments, **options))
 
     return drawn  # type: ignore[return-value]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from evenscore.errors import require_option
 from evenscore.marginal.result import MarginalTest
 from evenscore.report.display import displayed
 from evenscore.report.figures import COLOURS, STYLES, axes, plain
-from evenscore.saving import write_whole
+from evenscore.saving import as_path, write_whole
 from evenscore.tables import number_text, p_text
 from evenscore.thresholds.result import Thresholds
 
@@ -75,12 +74,12 @@ def draw_thresholds(found: Thresholds, ax: Any = None) -> Any:
 
 def save_thresholds(found: Thresholds, path: str) -> None:
     """Draw into a file, whole or not at all; its ending says which kind."""
-    kind = Path(path).suffix.lower().lstrip(".")
+    kind = as_path(path).suffix.lower().lstrip(".")
     require_option("the ending of the picture's file", kind, KINDS)
     ax = draw_thresholds(found)
     buffer = io.BytesIO()
     ax.figure.savefig(buffer, format=kind, dpi=150)
-    write_whole(Path(path), buffer.getvalue())
+    write_whole(as_path(path), buffer.getvalue())
 
 
 def _unseen(seen: Any) -> Any:

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from evenscore.audit.result import Audit
-from evenscore.errors import EvenscoreError
+from evenscore.errors import EvenscoreError, first_line, require_text
 
 
 def log_mlflow(audit: Audit, run_id: str | None, prefix: str) -> str:
@@ -15,6 +15,16 @@ def log_mlflow(audit: Audit, run_id: str | None, prefix: str) -> str:
         import mlflow
     except ImportError:
         raise EvenscoreError("logging to MLflow needs it: install evenscore[mlflow]") from None
+    require_text("prefix", prefix)
+    if run_id is not None:
+        require_text("run_id", run_id)
+    try:
+        return _logged(mlflow, audit, run_id, prefix)
+    except mlflow.exceptions.MlflowException as error:
+        raise EvenscoreError(f"MLflow refuses: {first_line(error)}") from error
+
+
+def _logged(mlflow: Any, audit: Audit, run_id: str | None, prefix: str) -> str:
     client = mlflow.MlflowClient()
     active = mlflow.active_run()
     found = run_id or (active.info.run_id if active is not None else None)

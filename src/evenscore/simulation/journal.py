@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from evenscore.errors import FileError
+from evenscore.saving import read_whole, write_whole
 
 Results = dict[str, dict[str, float]]
 
@@ -57,22 +59,19 @@ def open_journal(path: Path, first: str) -> dict[int, Results]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_bytes().decode() if path.exists() else ""
-    except (OSError, UnicodeDecodeError) as error:
+        return read_whole(path).decode() if os.path.exists(path) else ""  # noqa: PTH110 (a Path complains of names that are too long)
+    except UnicodeDecodeError as error:
         raise FileError(f"{path} cannot be read as the record of a study: {error}") from error
 
 
 def _write(path: Path, text: str) -> None:
-    try:
-        path.write_bytes(text.encode())
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {error}") from error
+    write_whole(path, text.encode())
 
 
 def _require_same(path: Path, found: str, own: dict[str, Any]) -> None:
     try:
         other = json.loads(found)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         other = None
     if not isinstance(other, dict) or other.get("kind") != KIND:
         raise FileError(f"{path} is not the record of a study; name another file in resume=")
@@ -91,5 +90,5 @@ def _parse(path: Path, number: int, written: str) -> tuple[int, Results]:
             for name, result in record["results"].items()
         }
         return int(record["run"]), results
-    except (json.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise FileError(f"{path}, line {number} is not a run of a study; remove the line and the run is done again") from error

@@ -63,7 +63,7 @@ class Objectives:
         require_text("name", self.name)
         require_distinct(self.groups)
         if not self.objectives or len(set(self.objectives)) < len(self.objectives):
-            raise OptionError(f"objectives must be at least one name, each once, not {self.objectives!r}")
+            raise OptionError(f"objectives must be at least one name, each once, not {shortened(self.objectives)}")
         k = len(self.objectives)
         for name in ("kinds", "locations", "spreads", "noise", "labelled"):
             if len(getattr(self, name)) != k:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from evenscore.errors import OptionError, require_count, require_number, require_option, require_sequence, require_text
+from evenscore.errors import OptionError, require_count, require_number, require_option, require_sequence, require_text, shortened
 from evenscore.simulation.distributions import Density, RowsPerUser, rows_of
 from evenscore.simulation.drawing import Data, Seed, drawn, label_array
 from evenscore.simulation.outcomes import BINARY, Curve, draw_outcomes
@@ -48,8 +48,8 @@ class RankingSimulation:
         require_count("queries", self.queries)
         require_distinct(self.groups)
         for label, users, share in zip(self.groups, self.users, self.shares, strict=True):
-            require_count(f"users of group {label!r}", users)
-            require_number(f"share of group {label!r}", share, 0, 1)
+            require_count(f"users of group {shortened(label)}", users)
+            require_number(f"share of group {shortened(label)}", share, 0, 1)
         if abs(sum(self.shares) - 1) > 1e-9:
             raise OptionError(f"the shares of the groups must add up to 1, not {sum(self.shares):g}")
         for name in ("query_correlation", "user_correlation", "outcome_correlation"):

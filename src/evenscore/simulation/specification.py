@@ -69,13 +69,13 @@ class Simulation:
         require_text("name", self.name)
         for label in self.groups:
             if not isinstance(label, str | int | float):
-                raise OptionError(f"group label {label!r} must be text or a number")
+                raise OptionError(f"group label {shortened(label)} must be text or a number")
         require_distinct(self.groups)
         for name in ("users", "scores", "curves", "rows_per_user", "informative"):
             if len(getattr(self, name)) != len(self.groups):
                 raise OptionError(f"{name} has {len(getattr(self, name))} entries for {len(self.groups)} groups")
         for label, users in zip(self.groups, self.users, strict=True):
-            require_count(f"users of group {label!r}", users)
+            require_count(f"users of group {shortened(label)}", users)
         require_option("outcome", self.outcome, OUTCOMES)
         require_number("scale", self.scale, 0)
         require_number("outcome_correlation", self.outcome_correlation, 0, 1, open_high=True)
@@ -271,5 +271,5 @@ def _require_possible(spec: Simulation) -> None:
         share = density_of(density, 1).share_from(spec.threshold)
         if (share if spec.positive == "above" else 1 - share) <= 0:
             raise OptionError(
-                f"threshold={shortened(spec.threshold)} leaves group {label!r} no known outcome: no score is {_side(spec)}"
+                f"threshold={shortened(spec.threshold)} leaves group {shortened(label)} no known outcome: no score is {_side(spec)}"
             )

@@ -12,7 +12,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from evenscore.errors import FileError, OptionError, listing, require_alpha, require_count
+from evenscore.errors import FileError, OptionError, is_finite, listing, require_alpha, require_count, shortened
+from evenscore.saving import as_path
 from evenscore.simulation.journal import Results, header, line, open_journal
 from evenscore.simulation.own_methods import own_methods
 from evenscore.simulation.study_result import MEASURES, MethodRuns, Simulated, Study
@@ -83,10 +84,13 @@ def study(
     if not isinstance(workers, Workers):
         require_count("workers", workers)
     truths = truth(simulation) if callable(truth) else truth
+    for known in truths.values() if isinstance(truths, Mapping) else [] if truths is None else [truths]:
+        if not (is_finite(known) or (isinstance(known, float) and math.isnan(known))):
+            raise OptionError(f"truth={shortened(known)} must be a number")
     if workers != 1:
         _require_portable(methods)
     first = header(simulation.to_dict(), list(methods), seed)
-    done = {} if resume is None else open_journal(Path(resume), first)
+    done = {} if resume is None else open_journal(as_path(resume), first)
     with _appending(resume) as journal:
         open_runs = [run for run in range(runs) if run not in done]
         finished = runs - len(open_runs)
@@ -137,7 +141,7 @@ def _result(name: Any, found: Mapping[str, Any]) -> dict[str, float]:
     try:
         result = {key: float(value) for key, value in found.items()}
     except (TypeError, ValueError) as error:
-        raise OptionError(f"method {name!r} must return a number or a dict of numbers, not {found!r}") from error
+        raise OptionError(f"method {name!r} must return a number or a dict of numbers, not {shortened(found)}") from error
     if not (math.isnan(p := result.get("p_value", math.nan)) or 0 <= p <= 1):
         raise OptionError(f"method {name!r} returned {p!r}, which is not a p-value")
     return result
@@ -171,7 +175,7 @@ def _functions(methods: Any, simulation: Simulated) -> Methods:
         raise OptionError("methods must be names of ours, or a dict of at least one name and function(data, seed)")
     for name, method in methods.items():
         if not isinstance(name, str) or not callable(method):
-            raise OptionError(f"methods must be functions by name; {name!r} is {method!r}")
+            raise OptionError(f"methods must be functions by name; {shortened(name)} is {shortened(method)}")
     return methods
 
 
@@ -194,7 +198,7 @@ def _appending(resume: str | Path | None) -> TextIO:
     if resume is None:
         return io.StringIO()
     try:
-        return Path(resume).open("a", encoding="utf-8", newline="\n")
+        return as_path(resume).open("a", encoding="utf-8", newline="\n")
     except OSError as error:
         raise FileError(f"{resume} cannot be written: {error}") from error
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.errors import OptionError, listing
+from evenscore.errors import OptionError, listing, shortened
 from evenscore.simulation.specification import Simulation
 from evenscore.tables import Table, json_ready
 
@@ -70,9 +70,9 @@ class Study(Table):
     def method(self, name: str) -> MethodRuns:
         """The runs of one method."""
         for method in self.methods:
-            if method.name == name:
+            if isinstance(name, str) and method.name == name:
                 return method
-        raise OptionError(f"no method {name!r}; the study has: {listing(repr(method.name) for method in self.methods)}")
+        raise OptionError(f"no method {shortened(name)}; the study has: {listing(repr(method.name) for method in self.methods)}")
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a method; a column with ``_error`` is the Monte Carlo error of the one before it.

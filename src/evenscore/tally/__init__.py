@@ -17,6 +17,7 @@ from evenscore.coding import FOLDS
 from evenscore.errors import DataError, OptionError, listing, require_option, shortened
 from evenscore.lattice import Lattice
 from evenscore.observations import Columns
+from evenscore.saving import as_path
 from evenscore.tables import Table
 from evenscore.tally.pairs import PairMatrices, PairSums
 
@@ -78,6 +79,11 @@ class GroupTally:
     folds: Floats
     cell_users: Floats
     pairs: PairSums
+
+    @property
+    def weighs(self) -> bool:
+        """Whether any labelled row has a weight other than 0."""
+        return bool((self.vectors[1, 0] > 0).any())
 
     @classmethod
     def empty(cls, n_cells: int) -> GroupTally:
@@ -158,6 +164,8 @@ class Tally(Table):
     @classmethod
     def zero(cls, lattice: Lattice) -> Tally:
         """The tally of no data: adding it changes nothing."""
+        if not isinstance(lattice, Lattice):
+            raise OptionError(f"{shortened(lattice)} is no es.Lattice")
         return cls(lattice, (), ())
 
     @property
@@ -167,13 +175,13 @@ class Tally(Table):
 
     @property
     def n_users(self) -> dict[Any, int]:
-        """Users with a labelled row, by group."""
-        return {label: part.n_users for label, part in zip(self.groups, self.parts, strict=True)}
+        """Users with a labelled row, by group; 0 where all rows weigh nothing."""
+        return {label: part.n_users * part.weighs for label, part in zip(self.groups, self.parts, strict=True)}
 
     @property
     def n_rows(self) -> dict[Any, int]:
-        """Labelled rows, by group."""
-        return {label: part.n_rows for label, part in zip(self.groups, self.parts, strict=True)}
+        """Labelled rows, by group; 0 where all of them weigh nothing."""
+        return {label: part.n_rows * part.weighs for label, part in zip(self.groups, self.parts, strict=True)}
 
     @property
     def n_unlabelled(self) -> dict[Any, int]:
@@ -243,14 +251,14 @@ class Tally(Table):
         """Write the tally to one file, whole or not at all."""
         from evenscore.tally.archive import save_tally
 
-        save_tally(self, Path(path))
+        save_tally(self, as_path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Tally:
         """Read a tally that ``save`` wrote."""
         from evenscore.tally.archive import load_tally
 
-        return load_tally(Path(path))
+        return load_tally(as_path(path))
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a group: rows, users, and the means per user."""
@@ -308,5 +316,5 @@ def require_tally(value: object, call: str) -> Tally:
 def require_groups(tally: Tally) -> None:
     """Enough groups to compare."""
     if len(tally.groups) < 2:
-        only = repr(tally.groups[0]) if tally.groups else "none"
+        only = shortened(tally.groups[0]) if tally.groups else "none"
         raise DataError(f"comparing needs at least 2 groups; the tally has {len(tally.groups)} ({only})")

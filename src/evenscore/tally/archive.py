@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import struct
@@ -15,10 +16,11 @@ from numpy.typing import NDArray
 
 from evenscore import __version__
 from evenscore.coding import FOLDS
+from evenscore.columns import shortened
 from evenscore.errors import EvenscoreError, FileError
 from evenscore.lattice import MAX_CELLS, Lattice
 from evenscore.observations import MAX_GROUPS, Columns, label_key
-from evenscore.saving import pack_label, read_whole, unpack_label, write_whole
+from evenscore.saving import MOST_BYTES, pack_label, read_whole, unpack_label, write_whole
 from evenscore.splits import Split
 from evenscore.tally import SKETCH, VECTORS, GroupTally, Tally
 from evenscore.tally.pairs import PairSums
@@ -124,15 +126,15 @@ def _compress(array: NDArray[Any]) -> bytes:
 def is_tally_file(path: Path) -> bool:
     """Whether a file begins like a saved tally."""
     try:
-        with path.open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
+        with path.open("rb") if path.is_file() else contextlib.nullcontext() as file:
+            return file is not None and file.read(len(MAGIC)) == MAGIC
     except OSError:
         return False
 
 
 def load_tally(path: Path) -> Tally:
     """Read a tally, or say what is wrong with the file."""
-    content = read_whole(path)
+    content = read_whole(path, MAX_BYTES if is_tally_file(path) else MOST_BYTES)
     if not content:
         raise FileError(f"{path} is empty")
     if not content.startswith(MAGIC[: len(content)]):
@@ -169,7 +171,7 @@ class _Arrays:
         start = 0
         for entry in entries:
             if entry.name in self.entries or min(entry.nbytes, *entry.shape) < 0:
-                raise ValueError(f"array {entry.name!r} is listed wrongly")
+                raise ValueError(f"array {shortened(entry.name)} is listed wrongly")
             self.entries[entry.name] = entry, payload[start : start + entry.nbytes]
             start += entry.nbytes
         if start != len(payload):

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.errors import DataError, OptionError, listing
+from evenscore.errors import DataError, listing, require_count, shortened
 from evenscore.lattice import Lattice
 from evenscore.tally import VECTORS, GroupTally, Tally
 from evenscore.tally.pairs import PairSums
@@ -34,15 +34,14 @@ def release(tally: Tally, min_users: int) -> Tally:
 
 
 def _require_releasable(tally: Tally, min_users: int) -> None:
-    if not isinstance(min_users, int) or isinstance(min_users, bool) or min_users < 2:
-        raise OptionError(f"min_users={min_users!r} must be a whole number of at least 2, such as 20")
+    require_count("min_users", min_users, 2)
     if not tally.parts:
         raise DataError("the tally is empty; there is nothing to release")
     if tally.columns is not None and tally.columns.weight is not None:
         raise DataError(
             "a tally with survey weights does not show how many users are behind a pair of cells; release one without weight="
         )
-    small = [f"{label!r} ({n:,})" for label, n in tally.n_users.items() if n < min_users]
+    small = [f"{shortened(label)} ({n:,})" for label, n in tally.n_users.items() if n < min_users]
     if small:
         raise DataError(f"groups with fewer than {min_users} users cannot be released: {listing(small)}; unite or leave out groups")
 

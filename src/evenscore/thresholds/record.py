@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 
 from evenscore import __version__
-from evenscore.errors import FileError
-from evenscore.saving import pack_label, unpack_label, write_whole
+from evenscore.errors import EvenscoreError, FileError
+from evenscore.saving import pack_label, read_whole, unpack_label, write_whole
 
 FORMAT, VERSION = "evenscore threshold trial", 1
 
@@ -109,7 +109,11 @@ def save_trial(path: Path, settings: Settings, steps: Sequence[Step], rounds: Se
             for one in rounds
         ],
     }
-    write_whole(path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+    try:
+        encoded = msgspec.json.encode(document)
+    except UnicodeEncodeError as error:
+        raise EvenscoreError(f"the trial's groups cannot be saved: {error}") from None
+    write_whole(path, msgspec.json.format(encoded, indent=2) + b"\n")
 
 
 def _number(value: Any) -> Any:
@@ -129,9 +133,7 @@ def _numbers(part: Step | Round) -> dict[str, Any]:
 def load_trial(path: Path) -> tuple[Settings, tuple[Step, ...], tuple[Round, ...]]:
     """What a trial remembered, or what is wrong with the file."""
     try:
-        document = msgspec.json.decode(path.read_bytes(), type=_Document)
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {error}") from error
+        document = msgspec.json.decode(read_whole(path), type=_Document)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FileError(f"{path} is not a saved threshold trial: {error}") from error
     if document.format != FORMAT or document.version > VERSION:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from evenscore.calibration.kernel import Kernel
 from evenscore.calibration.matching import match_groups, read_scores, refuse_unknown
 from evenscore.coding import FOLDS, hash_ids
+from evenscore.columns import find_column, to_numpy
 from evenscore.errors import (
     DataError,
     OptionError,
@@ -30,6 +31,7 @@ from evenscore.errors import (
 )
 from evenscore.marginal import marginal_test
 from evenscore.marginal.cut import POSITIVE
+from evenscore.saving import as_path
 from evenscore.tables import Table, json_ready, label_text, number_text, p_text
 from evenscore.tally import WEIGHTINGS, Tally, require_tally
 from evenscore.thresholds import solve_thresholds
@@ -173,9 +175,10 @@ class ThresholdTrial(Table):
 
     def exposed(self, users: Any) -> NDArray[np.bool_]:
         """Who belongs to the share of people that exploration is for: the same users in every round."""
+        column = find_column(None, users, "users")
         if self._settings.explore is None:
-            return np.zeros(len(users), dtype=bool)
-        hashes = hash_ids(np.asarray(users).tolist())
+            return np.zeros(len(column), dtype=bool)
+        hashes = hash_ids(to_numpy(column.values).tolist())
         return np.asarray(hashes // FOLDS % RESOLUTION < self._settings.explore * RESOLUTION)
 
     def decide(self, scores: Any, groups: Any, users: Any = None) -> NDArray[np.bool_]:
@@ -201,7 +204,7 @@ class ThresholdTrial(Table):
     def _look(self, tally: Tally, now: dict[Any, float]) -> None:
         settings = self._settings
         if self.rounds and (missing := [group for group in self.thresholds if group not in tally.groups]):
-            raise DataError(f"the tally has no group {missing[0]!r}, which the trial has thresholds for")
+            raise DataError(f"the tally has no group {shortened(missing[0])}, which the trial has thresholds for")
         shared: dict[str, Any] = {"positive": settings.positive, "alpha": settings.alpha, "weighting": settings.weighting}
         test = marginal_test(tally, threshold=now, tolerance=settings.tolerance, both=False, **shared)
         # Limits are those of the solution itself, whose noise no step should follow; intervals for the truth are wider.
@@ -235,13 +238,13 @@ class ThresholdTrial(Table):
 
     def save(self, path: str | Path) -> None:
         """Write the trial as JSON, whole or not at all."""
-        save_trial(Path(path), self._settings, self._steps, self.rounds)
+        save_trial(as_path(path), self._settings, self._steps, self.rounds)
 
     @classmethod
     def load(cls, path: str | Path) -> ThresholdTrial:
         """Read a trial that ``save`` wrote."""
         trial = cls.__new__(cls)
-        trial._settings, trial._steps, trial.rounds = load_trial(Path(path))
+        trial._settings, trial._steps, trial.rounds = load_trial(as_path(path))
         return trial
 
     def _title(self) -> str:
