@@ -265,6 +265,14 @@ def test_a_group_that_weighs_nothing_has_nobody(labelled):
         survives(step, tally)
 
 
+@pytest.mark.parametrize("weight", [2.0**50, 2.0**70, 1e75])
+def test_large_weights_do_not_drown_the_prior(weight):
+    """One score of a large weight left nothing to solve for."""
+    tally = es.tally(BASE | {"s": np.zeros(N), "w": np.full(N, weight)}, **ROLES, weight="w")
+    found = es.calibrate(tally, method="platt").transform([0.0, 0.0], ["a", "b"])
+    assert found == pytest.approx([BASE["y"][::2].mean(), BASE["y"][1::2].mean()], abs=1e-6)
+
+
 def test_a_plan_that_fails_is_explained():
     lazy = pl.LazyFrame(BASE)
     refused(lazy.with_columns(s=pl.col("gone")), 'the lazy frame cannot be collected: ColumnNotFoundError: .*"gone"')

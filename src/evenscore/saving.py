@@ -109,13 +109,14 @@ def written_whole(path: Path, suffix: str = "") -> Iterator[Path]:
     """A temporary file that takes the place of the path when all went well, and vanishes otherwise."""
     with _explained("write", path):
         temporary = Path(os.path.realpath(path.parent)) / f".{path.name[:40]}.{secrets.token_hex(8)}{suffix}"
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
+        with _explained("write", path):
+            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield temporary
         with _explained("write", path):
             temporary.replace(path)
     except BaseException:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             temporary.unlink()
         raise
 

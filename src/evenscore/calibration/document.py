@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from evenscore.errors import EvenscoreError, FileError
+from evenscore.errors import EvenscoreError, FileError, shortened
 from evenscore.saving import write_whole
 
 Body = TypeVar("Body")
@@ -65,7 +65,7 @@ def decode_document(
     if head.format != f"evenscore {kind}":
         reader = READERS.get(head.format.removeprefix("evenscore "))
         instead = "" if reader is None else f"; read it with {reader}"
-        raise FileError(f"{path} is not a saved {kind}: its format is {head.format!r}, not 'evenscore {kind}'{instead}")
+        raise FileError(f"{path} is not a saved {kind}: its format is {shortened(head.format)}, not 'evenscore {kind}'{instead}")
     if head.version > VERSION:
         raise FileError(f"{path} has format version {head.version}, this evenscore reads version {VERSION}; update evenscore")
     try:
@@ -81,4 +81,7 @@ def decode_document(
 
 def _checksum(body: Any) -> str:
     """Over the content, not the layout: a file may be formatted anew."""
-    return hashlib.sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()
+    try:
+        return hashlib.sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()
+    except UnicodeEncodeError as error:
+        raise EvenscoreError(f"the calibrator's labels or column names cannot be saved: {error}") from None

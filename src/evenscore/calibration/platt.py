@@ -71,14 +71,15 @@ def _design(score: Floats) -> Floats:
 def _newton(design: Floats, weight: Floats, outcome: Floats) -> tuple[Floats, Floats]:
     """Coefficients that maximise sum y log p + (w - y) log(1 - p), and the information there; a step too far is halved."""
     centre = np.array([0.0, 1.0])
-    found, best = centre, _likelihood(design, weight, outcome, centre, centre)
+    prior = max(PRIOR, 1e-12 * float(weight.sum()))  # one score of a large weight would drown it, and nothing could be solved
+    found, best = centre, _likelihood(design, weight, outcome, centre, centre, prior)
     for _ in range(STEPS):
         p = _expit(design @ found)
-        gradient = design.T @ (outcome - weight * p) - PRIOR * (found - centre)
-        information = design.T @ (design * (weight * p * (1 - p))[:, None]) + PRIOR * np.eye(2)
+        gradient = design.T @ (outcome - weight * p) - prior * (found - centre)
+        information = design.T @ (design * (weight * p * (1 - p))[:, None]) + prior * np.eye(2)
         step = np.linalg.solve(information, gradient)
         while True:
-            value = _likelihood(design, weight, outcome, found + step, centre)
+            value = _likelihood(design, weight, outcome, found + step, centre, prior)
             if value >= best or np.abs(step).max() < 1e-12:
                 break
             step = step / 2
@@ -88,9 +89,9 @@ def _newton(design: Floats, weight: Floats, outcome: Floats) -> tuple[Floats, Fl
     return found, information
 
 
-def _likelihood(design: Floats, weight: Floats, outcome: Floats, coefficients: Floats, centre: Floats) -> float:
+def _likelihood(design: Floats, weight: Floats, outcome: Floats, coefficients: Floats, centre: Floats, prior: float) -> float:
     x = design @ coefficients
-    return float(outcome @ x - weight @ np.logaddexp(0, x) - PRIOR / 2 * ((coefficients - centre) ** 2).sum())
+    return float(outcome @ x - weight @ np.logaddexp(0, x) - prior / 2 * ((coefficients - centre) ** 2).sum())
 
 
 def _knots(low: float, high: float) -> Floats:
