@@ -31,15 +31,15 @@ KINDS: dict[str, Callable[..., Any]] = {part.__name__: part for part in PARTS}
 def require_distinct(groups: tuple[Label, ...]) -> None:
     """Refuse no groups at all, and one that is named twice."""
     if not groups or len(set(groups)) < len(groups):
-        raise OptionError(f"groups must be at least one label, each named once, not {groups!r}")
+        raise OptionError(f"groups must be at least one label, each named once, not {shortened(groups)}")
 
 
 def place_of(group: Any, groups: tuple[Label, ...]) -> int:
     """Where a group stands among the groups; 1, 1.0 and True differ."""
     for place, label in enumerate(groups):
-        if label == group and type(label) is type(group):
+        if type(label) is type(group) and label == group:
             return place
-    raise OptionError(f"no group {group!r}; the simulation has: {listing(map(repr, groups))}")
+    raise OptionError(f"no group {shortened(group)}; the simulation has: {listing(map(repr, groups))}")
 
 
 def by_group(name: str, given: Part | Mapping[Any, Part], labels: tuple[Label, ...]) -> list[Part]:
