@@ -19,6 +19,7 @@ LOCK = "in-use"
 YOUNG = 3600  # seconds in which a folder may be without a lock because it is being made
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 SMALLEST = 200_000_000  # below this not even the engine works
+LARGEST = 2**60  # more than any machine has, and as much as the engine can count
 
 
 def bytes_of(limit: str | int | float) -> int:
@@ -27,12 +28,12 @@ def bytes_of(limit: str | int | float) -> int:
     >>> bytes_of("1.5 GB"), bytes_of("512MiB"), bytes_of(10**9)
     (1500000000, 536870912, 1000000000)
     """
-    found = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]I?)?B?\s*", str(limit), re.IGNORECASE)
     try:
+        found = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]I?)?B?\s*", str(limit), re.IGNORECASE)
         size = int(float(found[1]) * UNITS[(found[2] or "").upper()]) if found and not isinstance(limit, bool) else 0
-    except ValueError:
+    except (ValueError, OverflowError):
         size = 0
-    if size < SMALLEST:
+    if not SMALLEST <= size < LARGEST:
         raise OptionError(f"memory_limit={shortened(limit)} must be a size of at least {SMALLEST // 10**6} MB, such as '2GB'")
     return size
 

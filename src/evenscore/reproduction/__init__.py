@@ -19,7 +19,7 @@ from evenscore.reproduction.findings import Finding, findings
 from evenscore.reproduction.flip import Reading, both_tests, count_below, read_all, sensitivity
 from evenscore.reproduction.page import page
 from evenscore.reproduction.settings import BIAS_USERS, DEPENDENT, FAST, FULL, INDEPENDENT, Effort, bias_simulation, flip_simulation
-from evenscore.saving import write_whole
+from evenscore.saving import named, write_whole
 from evenscore.simulation import Simulation, Workers
 from evenscore.simulation.study import study
 from evenscore.simulation.study_result import Study
@@ -186,8 +186,9 @@ def _writable(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except OSError as error:
-        raise FileError(f"cannot write to the folder {folder}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no folder can have such a name"
+        raise FileError(f"cannot write to the folder {named(folder)}: {reason}") from error
     return folder
 
 
