@@ -1,20 +1,24 @@
 """What ``evenscore audit`` costs from files to the report, as a process: CPU time, and the size of the page.
 
-python benchmarks/audit.py [ROWS]
+python benchmarks/audit.py [--rows 1e6]
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from pages import page_option, show, table
 
 COLUMNS = ["--score", "s", "--outcome", "y", "--group", "g", "--user", "u"]
 
@@ -37,19 +41,31 @@ def cpu(command: list[str]) -> tuple[float, int]:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, code
 
 
-def main(n_rows: int) -> None:
+def measured(n_rows: int) -> str:
+    """CPU seconds of whole commands."""
+    lines = []
     with tempfile.TemporaryDirectory() as folder:
         data, page = Path(folder) / "data.parquet", Path(folder) / "report.html"
         evenscore = [sys.executable, "-m", "evenscore"]
-        print(f"evenscore audit --help: {cpu([*evenscore, 'audit', '--help'])[0]:.2f} s of CPU\n")
-        print("| data | options | exit code | CPU, s | report, kB |\n|---|---|---|---|---|")
+        help_seconds = cpu([*evenscore, "audit", "--help"])[0]
         for words, gap, n_groups in (("no gap", 0.0, 2), ("gap", 0.05, 2), ("gap, 10 groups", 0.05, 10)):
             write_data(data, n_rows, gap, n_groups)
             for options in ([], ["--threshold", "0.5"]):
                 seconds, code = cpu([*evenscore, "audit", str(data), *COLUMNS, *options, "--report", str(page), "--quiet"])
                 shown = " ".join(options) or "–"
-                print(f"| {n_rows:,} rows, {words} | {shown} | {code} | {seconds:.1f} | {page.stat().st_size / 1000:.0f} |")
+                lines.append([words, shown, f"{code}", f"{seconds:.1f}", f"{page.stat().st_size / 1000:.0f}"])
+                print(*lines[-1], file=sys.stderr, flush=True)
+    words = f"Parquet files of {n_rows:,} rows, to the report. `evenscore audit --help` takes {help_seconds:.2f} s of CPU."
+    return f"{words}\n\n" + table(["data", "options", "exit code", "CPU, s", "report, kB"], lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--rows", type=float, default=1e6)
+    page_option(parser)
+    arguments = parser.parse_args()
+    show([partial(measured, int(arguments.rows))], "The audit as a command", arguments.page, ("duckdb",))
 
 
 if __name__ == "__main__":
-    main(int(float(sys.argv[1])) if len(sys.argv) > 1 else 1_000_000)
+    main()

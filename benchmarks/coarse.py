@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -21,6 +22,7 @@ from scipy import special
 
 import evenscore as es
 from evenscore.simulation import Curve, PoissonRows
+from pages import page_option, show, table
 
 Data = dict[str, Any]
 
@@ -70,31 +72,37 @@ CASES: tuple[tuple[str, str, Callable[[Data], es.Tally]], ...] = (
 )
 
 
+def size_table(name: str, options: argparse.Namespace) -> str:
+    """Rejections of a true null, case by case."""
+    lines = []
+    for kind, words, tally in CASES:
+        if options.case and not any(part in words for part in options.case):
+            continue
+        for users in map(int, options.users.split(",")):
+            runs = (draw(users, DENSITIES[name], kind, run) for run in range(options.runs))
+            lines.append([words, f"{users:,}", *figures([es.parity_test(tally(data), both=False).pairs[0] for data in runs])])
+            print(*lines[-1], file=sys.stderr, flush=True)
+    header = ["scores", "users a group", "rejected % (error)", "not judged %", "points too coarse %"]
+    return f"### Densities {name}, {options.runs} runs\n\n" + table(header, lines)
+
+
+def figures(pairs: list[Any]) -> list[str]:
+    share = np.mean([pair.p_value <= 0.05 for pair in pairs])
+    error = np.sqrt(max(share * (1 - share), 0.05 * 0.95) / len(pairs))
+    coarse = np.mean([pair.too_coarse / max(1, len(pair.score) + pair.too_coarse) for pair in pairs if pair.judged] or [1])
+    left = np.mean([not pair.judged for pair in pairs])
+    return [f"{100 * share:.1f} ({100 * error:.1f})", f"{100 * left:.0f}", f"{100 * coarse:.0f}"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--users", default="300,3000")
     parser.add_argument("--case", action="append", help="only cases whose name has this in it")
+    page_option(parser)
     options = parser.parse_args()
     warnings.simplefilter("ignore", es.EvenscoreWarning)
-    for name, densities in DENSITIES.items():
-        print(f"\n| scores, densities {name} | users a group | rejected % | not judged % | points too coarse % |")
-        print("|---|---|---|---|---|")
-        for kind, words, tally in CASES:
-            if options.case and not any(part in words for part in options.case):
-                continue
-            for users in map(int, options.users.split(",")):
-                pairs = [
-                    es.parity_test(tally(draw(users, densities, kind, run)), both=False).pairs[0] for run in range(options.runs)
-                ]
-                share = np.mean([pair.p_value <= 0.05 for pair in pairs])
-                error = np.sqrt(max(share * (1 - share), 0.05 * 0.95) / options.runs)
-                coarse = np.mean(
-                    [pair.too_coarse / max(1, len(pair.score) + pair.too_coarse) for pair in pairs if pair.judged] or [1]
-                )
-                left = np.mean([not pair.judged for pair in pairs])
-                figures = f"{100 * share:.1f} ({100 * error:.1f}) | {100 * left:.0f} | {100 * coarse:.0f}"
-                print(f"| {words} | {users:,} | {figures} |", flush=True)
+    show([partial(size_table, name, options) for name in DENSITIES], "Coarse cells and few values", options.page)
 
 
 if __name__ == "__main__":

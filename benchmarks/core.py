@@ -11,7 +11,6 @@ import argparse
 import gc
 import json
 import os
-import platform
 import resource
 import signal
 import subprocess
@@ -20,7 +19,6 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,7 +26,7 @@ from typing import Any
 import numpy as np
 from peers import PEERS
 
-from pages import table
+from pages import page_option, show, table
 
 NAMES = {"score": "score", "outcome": "outcome", "group": "group", "user": "user"}
 REPEATS = 3
@@ -211,7 +209,7 @@ def show_rows(largest: int) -> str:
         lines.append([f"{rows:,}", *seconds, f"{result['ratio']:.2f}", f"{result['memory'] / 1e6:.0f}"])
     header = ("rows", "tally, s", "parity_test, s", "argsort, s", "(tally + parity_test) / argsort", "peak MB above the input")
     text = (
-        "## Rows\n\nBinary outcomes, integer ids, two groups, about four rows a user, not sorted. CPU seconds, and their ratio to "
+        "### Rows\n\nBinary outcomes, integer ids, two groups, about four rows a user, not sorted. CPU seconds, and their ratio to "
         "`np.argsort` of the scores.\n\n" + table(header, lines)
     )
     if largest >= 10**7:
@@ -244,7 +242,7 @@ def show_kinds(rows: int) -> str:
         lines.append([name, *cells])
     header = ("data", "tally + parity_test, s", "over argsort", "target", "peak MB above the input")
     return (
-        f"## Kinds of data\n\n{rows:,} rows, two groups, about four rows a user. The argsort is that of 64-bit scores.\n\n"
+        f"### Kinds of data\n\n{rows:,} rows, two groups, about four rows a user. The argsort is that of 64-bit scores.\n\n"
         + table(header, lines)
     )
 
@@ -265,7 +263,7 @@ def show_growth(rows: int) -> str:
     by_length = [growth_line(f"{groups} groups", [task(length, groups) for length in lengths]) for groups in (2, 32)]
     by_group = [growth_line(f"{length} rows a user", [task(length, groups) for groups in counts]) for length in (4, 64)]
     return (
-        f"## Growth\n\nCPU nanoseconds of the tally for each of {rows:,} rows, binary outcomes; the last column is the dearest "
+        f"### Growth\n\nCPU nanoseconds of the tally for each of {rows:,} rows, binary outcomes; the last column is the dearest "
         "over the cheapest. By mean rows a user:\n\n"
         + table(("", *map(str, lengths), "spread"), by_length)
         + "\n\nBy number of groups:\n\n"
@@ -284,8 +282,8 @@ def show_spanning(rows: int) -> str:
         lines.append([f"{groups} groups, {per_user} rows a user", *tallies, ratios[0], *tests, ratios[1]])
     header = ("", "tally, one group each, ns a row", "several", "ratio", "parity_test, one group each, s", "several", "ratio")
     return (
-        f"## Users in several groups\n\n{rows:,} rows, binary outcomes; a user is in one group, or the group of every row is drawn "
-        "at random.\n\n" + table(header, lines)
+        f"### Users in several groups\n\n{rows:,} rows, binary outcomes; a user is in one group, or the group of every row is "
+        "drawn at random.\n\n" + table(header, lines)
     )
 
 
@@ -296,7 +294,7 @@ def show_pairs(rows: int) -> str:
         result = measure_median(Task(rows, groups=groups, argsort=False))
         pairs = groups * (groups - 1) // 2
         lines.append([f"{groups}", f"{pairs}", f"{result['test']:.3g}", f"{result['test'] / pairs * 1e3:.1f}"])
-    return f"## All pairs\n\n`parity_test` of all pairs of groups, both weightings, {rows:,} rows.\n\n" + table(
+    return f"### All pairs\n\n`parity_test` of all pairs of groups, both weightings, {rows:,} rows.\n\n" + table(
         ("groups", "pairs", "CPU seconds", "ms a pair"), lines
     )
 
@@ -328,7 +326,7 @@ def show_peers(largest: int) -> str:
         line, ratios[peer] = peer_line(peer, own)
         lines.append(line)
     text = (
-        "## Instead\n\nThe same pandas frame (two groups, about four rows a user) given to other tools that respect users. CPU "
+        "### Instead\n\nThe same pandas frame (two groups, about four rows a user) given to other tools that respect users. CPU "
         "time over that of evenscore, seconds in brackets, all warm. The bootstrap and lprobust give curves, which are left to be "
         "compared. By default binspwc chooses its bins and lprobust its bandwidth; with clusters both stopped with an error here, "
         "so these are given.\n\n" + table(("", *(f"{rows:,} rows" for rows in own)), lines)
@@ -341,23 +339,12 @@ def show_peers(largest: int) -> str:
     return text
 
 
-def installed() -> str:
-    """The versions measured."""
-    found = []
-    for name in ("numpy", "scipy", "pandas", "polars", "pyarrow", "binsreg", "pyfixest", "scikit-learn", "nprobust"):
-        try:
-            found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            continue
-    return f"Python {platform.python_version()}, " + ", ".join(found)
-
-
 def parse_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--rows", type=lambda text: int(float(text)), default=10**7, help="the largest size (default 1e7)")
     parser.add_argument("--skip-peers", action="store_true", help="leave out the comparison with other packages")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write the tables to this file, too")
+    page_option(parser)
     parser.add_argument("--task", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -380,12 +367,8 @@ def main() -> None:
     ]
     if not arguments.skip_peers:
         sections.append(lambda: show_peers(largest))
-    texts = []
-    for section in [installed, *sections]:
-        texts.append(section())
-        print(texts[-1] + "\n", flush=True)
-        if arguments.output is not None:
-            arguments.output.write_text("\n\n".join(texts) + "\n", encoding="utf-8")
+    packages = ("pandas", "polars", "pyarrow", "binsreg", "pyfixest", "scikit-learn", "nprobust")
+    show(sections, "The tally and the test", arguments.page, packages)
 
 
 if __name__ == "__main__":

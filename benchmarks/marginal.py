@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from scipy import optimize, stats
 
 import evenscore as es
 from evenscore.simulation import Curve, ParetoRows, PoissonRows, Simulation
+from pages import page_option, show, table
 
 Data = dict[str, Any]
 
@@ -202,21 +204,15 @@ def run(
     start = time.process_time()
     resume = None if options.resume is None else Path(options.resume) / f"{name.replace(' ', '-').replace(',', '')}.jsonl"
     study = es.study(spec, methods, runs=options.runs, seed=11, resume=resume, truth=truth)
-    print(f"<!-- {name}: {options.runs} runs, {time.process_time() - start:.0f} s -->", flush=True)
+    print(f"{name}: {options.runs} runs, {time.process_time() - start:.0f} s", file=sys.stderr, flush=True)
     return study.rows()
-
-
-def table(rows: list[list[str]], header: list[str]) -> str:
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def percent(row: dict[str, Any], name: str) -> str:
     return f"{100 * row[name]:.1f}" if np.isfinite(row.get(name, np.nan)) else ""
 
 
-def marginal_tables(options: argparse.Namespace, peers: bool) -> None:
-    print("\n### The outcome at the threshold\n")
+def marginal_tables(options: argparse.Namespace, peers: bool) -> str:
     body = []
     chosen = [
         design for design in (*EQUAL, *DIFFERENT) if not options.design or any(word in design.name for word in options.design)
@@ -237,13 +233,13 @@ def marginal_tables(options: argparse.Namespace, peers: bool) -> None:
             cells += [percent(gap, "rejected"), percent(rows["gap, Nadaraya-Watson"], "rejected"), percent(rd, "rejected")]
             cells += [percent(average, "rejected"), f"{gap['rmse']:.4f}", f"{rd['rmse']:.4f}" if rd else "", str(gap["judged"])]
             body.append(cells)
-            print(f"<!-- {cells} -->", flush=True)
+            print(*cells, file=sys.stderr, flush=True)
     header = ["design", "users", "bias", "cover %", "NW bias", "NW cover %", "rejects %", "NW", "rdrobust", "averages"]
-    print(table(body, [*header, "rmse of gap", "rdrobust", "judged"]))
+    title = f"### The outcome at the threshold, {options.runs} runs"
+    return f"{title}\n\n" + table([*header, "rmse of gap", "rdrobust", "judged"], body)
 
 
-def threshold_tables(options: argparse.Namespace) -> None:
-    print("\n### Thresholds\n")
+def threshold_tables(options: argparse.Namespace) -> str:
     body = []
     for users in options.sizes:
         spec = es.simulate(
@@ -267,7 +263,8 @@ def threshold_tables(options: argparse.Namespace) -> None:
             change = f"{100 * rate['mean']:+.3f}" if strategy == "rate" else ""
             where = [f"{at['truth']:.4f}", f"{at['bias']:+.4f}", f"{at['rmse']:.4f}", percent(at, "coverage")]
             body.append([name, f"{users:,}", *where, f"{gap['rmse']:.4f}", change])
-    print(table(body, ["strategy", "users", "true threshold", "bias", "rmse", "cover %", "rms true gap left", "rate, points"]))
+    header = ["strategy", "users", "true threshold", "bias", "rmse", "cover %", "rms true gap left", "rate, points"]
+    return f"### Thresholds, {options.runs} runs\n\n" + table(header, body)
 
 
 def main() -> None:
@@ -278,14 +275,14 @@ def main() -> None:
     parser.add_argument("--design", action="append", help="only designs whose name has this in it")
     parser.add_argument("--skip-peers", action="store_true")
     parser.add_argument("--only", choices=("marginal", "thresholds"))
+    page_option(parser)
     options = parser.parse_args()
     if options.resume:
         Path(options.resume).mkdir(parents=True, exist_ok=True)
     peers = not options.skip_peers and importlib.util.find_spec("rdrobust") is not None
-    if options.only != "thresholds":
-        marginal_tables(options, peers)
-    if options.only != "marginal":
-        threshold_tables(options)
+    sections = {"marginal": partial(marginal_tables, options, peers), "thresholds": partial(threshold_tables, options)}
+    chosen = [sections[options.only]] if options.only else sections.values()
+    show(chosen, "Outcomes at thresholds", options.page, ("rdrobust",))
 
 
 if __name__ == "__main__":
