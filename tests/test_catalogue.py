@@ -88,7 +88,7 @@ def test_names_are_listed():
         (["shift", "--users", "0", "--output", "a.csv"], "Invalid value for '--users'"),
         (["shift", "--output", "a.xls"], "must end in .csv or .parquet"),
         (["shift", "--output", "no/a.csv"], "cannot write"),
-        (["--spec", "no.json", "--output", "a.csv"], "no.json cannot be read as a written simulation"),
+        (["--spec", "no.json", "--output", "a.csv"], "no.json: No such file"),
         (["--spec", "list.json", "--output", "a.csv"], "not a written simulation"),
         (["--spec", "other.json", "--output", "a.csv"], "holds a RankingSimulation"),
         (["--spec", "empty.json", "--output", "a.csv"], "users of group 'a'=0 must be a whole number, at least 1"),

@@ -312,7 +312,7 @@ def test_a_spoilt_line_is_named(tmp_path):
 def test_a_file_that_cannot_be_written(tmp_path):
     with pytest.raises(es.FileError, match="cannot write"):
         es.study(SPEC, {"half": half}, runs=1, resume=tmp_path / "missing" / "study.jsonl")
-    with pytest.raises(es.FileError, match="cannot be read"):
+    with pytest.raises(es.FileError, match="cannot read"):
         es.study(SPEC, {"half": half}, runs=1, resume=tmp_path)
 
 

@@ -118,7 +118,7 @@ def test_a_saved_trial_is_the_same_trial(tmp_path):
         (tmp_path / "bad.json").write_text(damage)
         with pytest.raises(es.FileError, match=words):
             es.ThresholdTrial.load(tmp_path / "bad.json")
-    with pytest.raises(es.FileError, match="cannot be read"):
+    with pytest.raises(es.FileError, match="cannot read"):
         es.ThresholdTrial.load(tmp_path / "none.json")
 
 
