@@ -348,3 +348,20 @@ def test_pairs_that_share_all_their_users_are_adjusted_as_one():
 
 def tally_of_columns(columns):
     return es.tally(columns, **NAMES, cuts=[0.5])
+
+
+@pytest.mark.parametrize("positive", ["above", "below"])
+def test_rows_that_begin_a_little_beyond_the_threshold_are_judged_at_it(positive):
+    rng = np.random.default_rng(2)
+    score = 0.51 + 0.49 * rng.random(4000)
+    data = {"s": score, "y": (rng.random(4000) < score).astype(int), "g": rng.integers(0, 2, 4000), "u": np.arange(4000)}
+    t = 0.5
+    if positive == "below":
+        data["s"], t = 1 - score, 1 - t
+    tally = es.tally(data, **NAMES, cuts=[t])
+    test = es.marginal_test(tally, threshold=t, positive=positive, both=False)
+    for row in test.by_group.values():
+        assert row["ci_low"] < 0.5 < row["ci_high"] and row["effective_users"] > 50
+    far = 0.1 if positive == "above" else 0.9
+    with pytest.raises(es.EvenscoreError, match="lies outside the scores"):
+        es.marginal_test(es.tally(data, **NAMES, cuts=[far]), threshold=far, positive=positive)

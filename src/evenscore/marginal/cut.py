@@ -20,6 +20,7 @@ Ints = NDArray[np.int64]
 
 ABOVE, BELOW = "above", "below"
 POSITIVE = (ABOVE, BELOW)
+NEAR = 0.05  # of the range of the scores
 FALLING = -3.0  # outcomes are taken to fall along the score only when that is this many standard errors clear
 
 
@@ -68,7 +69,7 @@ def make_cut(tally: Tally, threshold: Any, positive: str) -> Cut:
         raise OptionError(f"threshold={shortened(threshold)} must be a score, such as 0.5")
     value = float(threshold)
     lattice = tally.lattice
-    _require_inside(tally, value)
+    _require_inside(tally, value, positive)
     first = lattice.first_cell(value)
     if first is None:
         raise DataError(
@@ -101,8 +102,8 @@ def cut_words(cuts: Sequence[Cut], groups: Sequence[Any]) -> str:
     return "the thresholds " + listing(f"{cut.threshold:g} ({label_text(group)})" for cut, group in zip(cuts, groups, strict=True))
 
 
-def _require_inside(tally: Tally, value: float) -> None:
-    """A threshold beyond all scores decides nothing."""
+def _require_inside(tally: Tally, value: float, positive: str) -> None:
+    """A threshold beyond all scores decides nothing; rows with the positive decision only may begin a little further on."""
     weight = np.sum([part.vectors[0, 0] + part.vectors[0, 5] for part in tally.parts], axis=0)
     used = np.flatnonzero(weight > 0)
     if len(used) == 0:
@@ -111,7 +112,8 @@ def _require_inside(tally: Tally, value: float) -> None:
         low, high = tally.lattice.values[used[0]], tally.lattice.values[used[-1]]
     else:
         low, high = tally.lattice.to_score(tally.lattice.axis_edges[[used[0], used[-1] + 1]])
-    if not low <= value <= high:
+    before, behind = (NEAR * (high - low), 0.0) if positive == ABOVE else (0.0, NEAR * (high - low))
+    if not low - before <= value <= high + behind:
         raise OptionError(f"the threshold {value:g} lies outside the scores, which run from {low:.6g} to {high:.6g}")
 
 
