@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pages import page_option, show, table
+from writing import page_option, show, table
 
 COLUMNS = ["--score", "s", "--outcome", "y", "--group", "g", "--user", "u"]
 

@@ -27,7 +27,7 @@ from scipy.special import expit
 import evenscore as es
 from evenscore.calibration.carrying import calibrated_tally
 from evenscore.simulation import Curve, PoissonRows, Simulation
-from pages import page_option, show, table
+from writing import page_option, show, table
 
 Floats = NDArray[np.float64]
 Data = dict[str, Any]

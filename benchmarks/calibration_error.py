@@ -26,7 +26,7 @@ import numpy as np
 import evenscore as es
 from evenscore.calibration_error import METHODS
 from evenscore.simulation import PoissonRows
-from pages import page_option, show, table
+from writing import page_option, show, table
 
 Data = dict[str, Any]
 

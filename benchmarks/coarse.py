@@ -22,7 +22,7 @@ from scipy import special
 
 import evenscore as es
 from evenscore.simulation import Curve, PoissonRows
-from pages import page_option, show, table
+from writing import page_option, show, table
 
 Data = dict[str, Any]
 

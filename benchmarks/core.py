@@ -24,9 +24,9 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from peers import PEERS
 
-from pages import page_option, show, table
+from peers import PEERS
+from writing import page_option, show, table
 
 NAMES = {"score": "score", "outcome": "outcome", "group": "group", "user": "user"}
 REPEATS = 3

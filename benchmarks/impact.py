@@ -19,7 +19,7 @@ from scipy import special, stats
 
 import evenscore as es
 from evenscore.simulation import PoissonRows, simulate_ranking
-from pages import page_option, show, table
+from writing import page_option, show, table
 
 Data = dict[str, Any]
 

@@ -27,7 +27,7 @@ from scipy import optimize, stats
 
 import evenscore as es
 from evenscore.simulation import Curve, ParetoRows, PoissonRows, Simulation
-from pages import page_option, show, table
+from writing import page_option, show, table
 
 Data = dict[str, Any]
 

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pages import page_option, show, table
+from writing import page_option, show, table
 
 NAMES = {"score": "score", "outcome": "outcome", "group": "grp", "user": "user_id"}
 FILE_ROWS = 10_000_000

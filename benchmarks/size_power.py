@@ -34,7 +34,7 @@ from evenscore.parity.methods import AUTO, METHODS
 from evenscore.simulation import Curve
 from evenscore.simulation.designs import ALTERNATIVES, DESIGNS
 from evenscore.simulation.study_result import share_error
-from pages import page_option, show, table
+from writing import page_option, show, table
 
 ALPHA = 0.05
 BINS = 10

@@ -18,8 +18,27 @@ def benchmark():
     spec = importlib.util.spec_from_file_location("calibration_benchmark", PATH)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(PATH.parent)  # as if it were run
+        spec.loader.exec_module(module)
     return module
+
+
+def test_a_page_holds_the_command_without_folders_and_each_table_as_soon_as_it_is_there(benchmark, tmp_path, monkeypatch, capsys):
+    writing = sys.modules["writing"]
+    monkeypatch.setattr(writing, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(sys, "argv", ["somewhere/calibration.py", "--resume", "/home/me", "--runs", "3", "--page"])
+    pages = []
+
+    def second():
+        pages.append((tmp_path / "results" / "calibration.md").read_text())
+        return "last"
+
+    writing.show([lambda: writing.table(["a", "b"], [["x", "1"]]), second], "Title", page=True)
+    whole = (tmp_path / "results" / "calibration.md").read_text()
+    assert whole.startswith("## Title\n\n`python benchmarks/calibration.py --resume FOLDER --runs 3`, 20")
+    assert whole == pages[0] + "\nlast\n" and "| x | 1 |" in capsys.readouterr().out
+    assert f"evenscore {es.__version__}" in whole
 
 
 def test_errors_and_gaps_of_known_maps(benchmark):
