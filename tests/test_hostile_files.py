@@ -4,8 +4,12 @@ import contextlib
 import copy
 import json
 import random
+import warnings
+from dataclasses import replace
+from functools import partial
 
 import msgspec
+import numpy as np
 import pytest
 
 import evenscore as es
@@ -13,6 +17,7 @@ from data import NAMES, as_dict, repeated_users
 from evenscore.calibration import storage as single_storage
 from evenscore.calibration.document import sealed
 from evenscore.multiobjective import storage as joint_storage
+from evenscore.tally import VECTORS
 from hostile import THOROUGH, survives
 
 FLIPS = 4000 if THOROUGH else 150
@@ -118,3 +123,55 @@ def test_a_trial_with_bytes_that_are_no_text_is_refused(saved):
     path.write_bytes(content.replace(b"rate", b"\xba\xff\xfe\x00"))
     with pytest.raises(es.FileError, match="not a saved threshold trial"):
         load(path)
+
+
+WEIGHTS = [VECTORS.index(name) for name in ("W", "U", "A", "V0")]
+FLOW = (
+    es.parity_test,
+    es.curves,
+    es.ordering_test,
+    es.calibrate,
+    es.calibration_error,
+    partial(es.marginal_test, threshold=0.5),
+    partial(es.fair_thresholds, threshold=0.5),
+    partial(es.classification_impact, threshold=0.5),
+    partial(es.audit, threshold=0.5),
+)
+
+
+def altered(array, rng):
+    """Half of the numbers changed beyond recognition."""
+    array = array.copy()
+    places = rng.integers(0, array.size, array.size // 2)
+    array.flat[places] = array.flat[places] * rng.choice([0, -1, 1e6, -1e6, 1e40], len(places)) + rng.choice(
+        [0, 5, -5], len(places)
+    )
+    return array
+
+
+def positive(array, places):
+    """Weights that are not negative, else the file is refused."""
+    array[:, places] = np.abs(array[:, places])
+    return array
+
+
+@pytest.mark.parametrize("seed", range(40 if THOROUGH else 3))
+def test_sums_that_contradict_each_other_mean_nothing_and_crash_nothing(seed, tmp_path):
+    """What somebody forges with a right checksum is read like data that somebody forges."""
+    rng = np.random.default_rng(seed)
+    parts = tuple(
+        replace(
+            part,
+            vectors=positive(altered(part.vectors, rng), WEIGHTS),
+            folds=positive(altered(part.folds, rng), [0]),
+            cell_users=np.abs(altered(part.cell_users, rng)),
+            pairs=replace(part.pairs, values=altered(part.pairs.values, rng)),
+        )
+        for part in TALLY.parts
+    )
+    replace(TALLY, parts=parts).save(tmp_path / "forged")
+    forged_tally = es.Tally.load(tmp_path / "forged")
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for call in FLOW:
+            survives(call, forged_tally)

@@ -153,4 +153,4 @@ def outcomes_rise(tally: Tally, weighting: str) -> bool:
         pairs = tally.pair_matrices(group, group, weighting, used)
         assert pairs is not None
         variance += float(lever @ pairs.residual(mean, mean) @ lever)
-    return not slope < FALLING * math.sqrt(variance)
+    return not slope < FALLING * math.sqrt(max(variance, 0.0))
