@@ -1,6 +1,7 @@
 """Pipes, devices, folders, links, and names that no file can have: read and written in words, at once, and never by half."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -91,6 +92,7 @@ def test_a_pipe_with_a_writer_is_read_to_its_end(tmp_path):
     reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # so that the writer need not wait
     writing = threading.Thread(target=path.write_bytes, args=(content,))
     writing.start()
+    select.select([reading], [], [], 60)  # until it writes: a pipe without a writer is empty
     assert es.Tally.load(path).n_users == TALLY.n_users
     writing.join()
     os.close(reading)
