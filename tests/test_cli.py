@@ -361,3 +361,21 @@ def test_help_does_not_wait_for_numpy(arguments):
 def test_the_command_is_installed():
     scripts = importlib.metadata.entry_points(group="console_scripts", name="evenscore")
     assert [script.value for script in scripts] == ["evenscore.cli:main"]
+
+
+THREADS = """
+import os
+from evenscore.cli import main
+try:
+    main(["--version"])
+except SystemExit:
+    print(os.environ["OPENBLAS_NUM_THREADS"])
+"""
+
+
+@pytest.mark.parametrize("given", [None, "3"])
+def test_linear_algebra_has_one_thread_unless_said_otherwise(given):
+    others = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    environment = others | ({} if given is None else {"OPENBLAS_NUM_THREADS": given})
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.splitlines()[-1] == (given or "1")
