@@ -18,6 +18,7 @@ from evenscore.engines import duck, engine_of, scan
 from evenscore.engines.lines import from_lines, hash_limit, to_lines
 from evenscore.engines.parts import Recipe
 from evenscore.engines.sql import DUCKDB, integer_hash
+from evenscore.splits import Split
 
 N_ROWS = 6_000
 
@@ -313,3 +314,31 @@ def test_the_plan_of_a_small_relation_is_to_fetch_it(tmp_path):
     in_files(pd.DataFrame(as_dict(repeated_users(300, seed=1))), tmp_path)
     plan = es.tally.explain(duckdb.sql(f"SELECT * FROM '{tmp_path}/*.parquet'"), **NAMES)
     assert plan.steps == ("fetch the needed columns and count in memory",)
+
+
+def test_a_share_of_the_users_is_the_same_in_every_engine(tmp_path, small_memory):
+    dd = pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame(as_dict(repeated_users(3000, seed=1)))
+    expected = es.tally(frame, **NAMES, split="1/2")
+    assert 0.3 < sum(expected.n_rows.values()) / len(frame) < 0.7
+    for data in (in_files(frame, tmp_path), dd.from_pandas(frame, npartitions=3)):
+        found = es.tally(data, **NAMES, split="1/2", lattice=expected)
+        assert_same(found, expected, exact=False)
+    one = frame[frame["u"] == frame["u"].iloc[0]]
+    held = [split for split in ("1/2", "2/2") if Split.parse(split).holds(hash_integers(one["u"].to_numpy()))[0]]
+    none = "2/2" if held == ["1/2"] else "1/2"
+    folder = tmp_path / "one"
+    folder.mkdir()
+    for data in (one, in_files(one, folder, 1), dd.from_pandas(one, npartitions=1)):
+        with pytest.raises(es.DataError, match="holds none of the users"):
+            es.tally(data, **NAMES, split=none)
+
+
+def test_names_of_columns_survive_a_merge():
+    rows = as_dict(repeated_users(900, seed=1))
+    whole = es.tally(rows, **NAMES)
+    small, large = rows["u"] % 3 == 0, rows["u"] % 3 != 0
+    other = {name * 2: column[small] for name, column in rows.items()}
+    a = es.tally(other, score="ss", outcome="yy", group="gg", user="uu", lattice=whole)
+    b = es.tally({name: column[large] for name, column in rows.items()}, **NAMES, lattice=whole)
+    assert (a + b).columns == (b + a).columns == b.columns

@@ -48,7 +48,7 @@ for command in (apply, audit, calibrate, compare, init, merge, reproduce, simula
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with the code that says what happened."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    # Before NumPy is loaded: more threads take a tenth off an audit's time and add two thirds to its CPU, far more on a busy machine.
+    # Before NumPy is loaded: more threads take a tenth off an audit's time and add two thirds to its CPU, more on a busy machine.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
