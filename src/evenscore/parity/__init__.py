@@ -15,11 +15,9 @@ from evenscore.comparison import Comparison, Sides, Whole, compare_groups, compa
 from evenscore.curves import grid_positions, margins
 from evenscore.errors import OptionError, require_alpha, require_flag, require_gap, require_option
 from evenscore.gaps import (
-    MIN_EFFECTIVE,
     Null,
     Process,
     comparison_grid,
-    enough_users,
     estimate_gap,
     fine_enough,
     gap_values,
@@ -52,10 +50,10 @@ from evenscore.parity.methods import (
     p_value,
     parts_of,
 )
+from evenscore.parity.reasons import few_users, judged, means_only, too_coarse_words, why_not
 from evenscore.parity.regions import find_regions
-from evenscore.parity.result import Formulation, PairTest, ParityTest, not_shown
+from evenscore.parity.result import Formulation, PairTest, ParityTest
 from evenscore.tally import Tally, require_groups, require_tally
-from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY
 
 Floats = NDArray[np.float64]
 
@@ -241,7 +239,7 @@ def _test_all(
     pairs = [tested[place] for place in range(len(chosen))]
     p_values = np.array([pair.p_value for pair in pairs])
     adjusted, how = (holm(p_values), "Holm's method") if joint is None else joint.adjust(p_values)
-    return [_judged(pair, float(p), options) for pair, p in zip(pairs, adjusted, strict=True)], how
+    return [judged(pair, float(p), options.alpha, options.tolerance) for pair, p in zip(pairs, adjusted, strict=True)], how
 
 
 def _generator(tally: Tally, a: Any, b: Any, options: Options) -> np.random.Generator:
@@ -257,7 +255,7 @@ def _test_pair(
         if side.n_rows == 0:
             weightless = " that weigh anything" if tally.columns is not None and tally.columns.weight is not None else ""
             return replace(pair, reason=f"{side.name} has no labelled rows{weightless}"), None
-    pair = replace(pair, reason=_means_only(tally))
+    pair = replace(pair, reason=means_only(tally))
     looked = _look(tally, comparison, options)
     if isinstance(looked, str):
         return replace(pair, reason=looked), None
@@ -323,15 +321,15 @@ def _look(tally: Tally, comparison: Comparison, options: Options) -> _Look | str
     points, reason = (options.grid, None) if options.grid is not None else comparison_grid(comparison, h)
     assert points is not None
     if reason is not None:
-        return _few_users(comparison) or reason
+        return few_users(comparison) or reason
     null = Null.of(comparison, h, options.degree, options.kernel)
     process = estimate_gap(comparison, points=points, bandwidth=h, null=null, **options.smoothing)
     able = judgeable(process, comparison)
     if not able.any():
-        return _why_not(comparison, process)
+        return why_not(comparison, process)
     keep = able & fine_enough(comparison, process, points=points, bandwidth=h, kernel=options.kernel)
     if not keep.any():
-        return _too_coarse(tally, h, options.kernel)
+        return too_coarse_words(tally, h, options.kernel)
     return _Look(h, points[keep], null, process.at(keep), int((~able).sum()), int((able & ~keep).sum()))
 
 
@@ -374,65 +372,3 @@ def _sup_only(evidence: Evidence, shown: Process) -> tuple[Any, ...]:
             tail=lambda x: sup_tail(x, corr),
         ),
     )
-
-
-# Verdicts and reasons
-
-
-def _judged(pair: PairTest, p_adjusted: float, options: Options) -> PairTest:
-    """The pair with its verdict and why."""
-    if not pair.judged:
-        return pair
-    if p_adjusted <= options.alpha:
-        found = f"the gap is {pair.max_gap:+.3g} at score {pair.at_score:.3g}"
-        if not pair.regions:
-            found += ", though no single score shows one by itself"
-        return replace(pair, p_adjusted=p_adjusted, verdict=DISPARITY, reason=_joined(pair.reason, found))
-    low, high = pair.interval
-    inside = options.tolerance is not None and bool(
-        (pair.band_low > -options.tolerance).all() and (pair.band_high < options.tolerance).all()
-    )
-    if inside:
-        found = f"for scores from {low:.3g} to {high:.3g} the gap of {pair.name} is within {options.tolerance:g}"
-        return replace(pair, p_adjusted=p_adjusted, verdict=PARITY, reason=_joined(pair.reason, found))
-    found = not_shown(pair.minimum_detectable_gap, options.tolerance)
-    # The band is the pair's own; among many pairs some band excludes 0 by chance, and then no gap is shown there.
-    return replace(pair, p_adjusted=p_adjusted, verdict=INCONCLUSIVE, reason=_joined(pair.reason, found), regions=())
-
-
-def _joined(*reasons: str) -> str:
-    return "; ".join(reason for reason in reasons if reason)
-
-
-def _few_users(comparison: Comparison) -> str | None:
-    for side in (comparison.a, comparison.b):
-        if side.n_users < MIN_EFFECTIVE:
-            counted = "1 user" if side.n_users == 1 else f"{side.n_users} users"
-            return f"{side.name} has only {counted}; at least {MIN_EFFECTIVE} are needed at a score to judge it"
-    return None
-
-
-def _why_not(comparison: Comparison, process: Process) -> str:
-    few = _few_users(comparison)
-    if few is not None:
-        return few
-    if enough_users(process).any():
-        return "the outcomes do not vary: all are equal, so there is nothing to compare"
-    a, b = comparison.a, comparison.b
-    return (
-        f"at no score do both {a.name} and {b.name} have {MIN_EFFECTIVE} effective users "
-        f"({a.n_users:,} and {b.n_users:,} users in all)"
-    )
-
-
-def _too_coarse(tally: Tally, bandwidth: float, kernel: str) -> str:
-    if not narrow_words(tally.lattice, bandwidth, kernel):
-        return (
-            f"the curve bends so much within the bandwidth {bandwidth:.3g} that it could make all of the gap; more users are needed"
-        )
-    remedy = "release with a smaller min_users" if tally.released else "tally with more cells"
-    return f"the {tally.lattice.n_cells} cells are too coarse: how the two differ inside them could make all of the gap; {remedy}"
-
-
-def _means_only(tally: Tally) -> str:
-    return "the score is constant, so the groups' mean outcomes are compared" if tally.lattice.n_cells == 1 else ""
