@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 import evenscore as es
-from evenscore.calibration.carrying import calibrated_tally
+from evenscore.calibration.calibrated_tally import calibrated_tally
 from evenscore.simulation import Curve, PoissonRows, Simulation
 from writing import page_option, show, table
 

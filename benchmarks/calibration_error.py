@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import evenscore as es
-from evenscore.calibration_error import METHODS
+from evenscore.miscalibration import METHODS
 from evenscore.simulation import PoissonRows
 from writing import page_option, show, table
 

@@ -127,7 +127,7 @@ def speed_table(sizes: Iterable[int]) -> str:
 
 def metric_table() -> str:
     """CPU milliseconds of each metric from a tally of two groups."""
-    from evenscore.calibration_error import METHODS
+    from evenscore.miscalibration import METHODS
 
     tally = es.tally(es.simulate(20_000, curve=GAP).data(1), **NAMES, cuts=[0.5])
     calls: dict[str, Callable[..., Any]] = {f"`{name}`": partial(es.calibration_error, tally, method=name) for name in METHODS}

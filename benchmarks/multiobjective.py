@@ -17,7 +17,8 @@ import time
 import numpy as np
 
 import evenscore as es
-from evenscore.coding import hash_integers
+from evenscore.data.coding import hash_integers
+from evenscore.data.splits import Split
 from evenscore.multiobjective.axes import NODES, make_axes, node_positions
 from evenscore.multiobjective.choosing import choose
 from evenscore.multiobjective.fitting import Setting, as_map, candidates_of
@@ -26,7 +27,6 @@ from evenscore.multiobjective.points import points_of_groups
 from evenscore.multiobjective.rows import observe_jointly
 from evenscore.simulation import PoissonRows, simulate_objectives
 from evenscore.simulation.objectives import feed, toy
-from evenscore.splits import Split
 
 FRESH = 2000  # users a group on whose scores errors are measured
 FITTED, JUDGED = "1-8/13", [f"{part}/13" for part in range(9, 14)]  # shares of the users

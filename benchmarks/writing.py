@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from evenscore import __version__
+from evenscore._version import __version__
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -7,7 +7,7 @@ import pytest
 
 # Several test processes share two cores; a thread pool in each would only get in the way.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent / "support"), str(Path(__file__).parent)]
 
 # A shell starts what runs in the background with Ctrl-C ignored, and children inherit that; tests interrupt them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -157,7 +157,7 @@ def cut_everywhere(thing: Any) -> str:
 
 def bomb() -> Any:
     """A small file that says its arrays are large, with a right checksum."""
-    from evenscore.tally.archive import DIGEST, PREFIX
+    from evenscore.tallies.archive import DIGEST, PREFIX
 
     tally_of(cells=8).save("bomb")
     content = Path("bomb").read_bytes()
@@ -531,6 +531,6 @@ def with_table(page: str, new: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
+    sys.path.insert(0, str(Path(__file__).parent / "support"))
     PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), table()), encoding="utf-8")
     print(f"{sum(map(len, rows().values()))} rows")

@@ -1,6 +1,9 @@
 """The layout holds: a module imports only what stands above it, a library only where it belongs, and nothing heavy unasked."""
 
 import ast
+import collections
+import graphlib
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +14,24 @@ import evenscore as es
 
 SOURCE = Path(es.__file__).parent
 
-# From the top down; a folder is one layer.
+# From the top down. Inside a folder modules may import each other, as long as none is in a circle.
 LAYERS = (
-    *("errors", "tables", "coding", "splits", "columns", "saving", "axis", "lattice", "observations", "tally", "counting"),
-    *("engines", "kernels", "bandwidth", "inference", "curves", "multiplicity", "comparison", "gaps", "verdict", "parity"),
-    *("ordering", "marginal", "simulation", "planning", "calibration", "thresholds", "multiobjective", "calibration_error"),
-    *("impact", "reproduction", "audit", "report", "configuration", "sklearn", "testing", "commands", "cli", "__main__"),
+    *(
+        "_version",
+        "types",
+        "errors",
+        "saving",
+        "tables",
+        "data",
+        "tallies",
+        "engines",
+        "estimation",
+        "parity",
+        "ordering",
+        "marginal",
+    ),
+    *("simulation", "planning", "calibration", "thresholds", "multiobjective", "miscalibration", "impact", "reproduction"),
+    *("auditing", "report", "sklearn", "testing", "commands", "cli", "__main__"),
 )
 
 # What may be imported downwards, but only inside a function: a result draws itself.
@@ -36,14 +51,24 @@ HOMES = {
     "mlflow": "report/tracking.py",
 }
 
-FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
+FILES = sorted(path for path in SOURCE.rglob("*.py") if path.name not in ("_moved.py",) and path != SOURCE / "__init__.py")
+
+
+def module_of(path):
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in FILES}
 
 
 def imports(path):
-    """Each module that a file imports, and whether it does so inside a function."""
+    """Each module that a file imports, and whether it does so inside a function; what only type checkers read is left out."""
 
     def walk(node, inside):
         for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+                continue
             if isinstance(child, ast.Import):
                 yield from ((alias.name, inside) for alias in child.names)
             elif isinstance(child, ast.ImportFrom):
@@ -54,33 +79,40 @@ def imports(path):
     return list(walk(ast.parse(path.read_text(encoding="utf-8")), False))
 
 
-def layer_of(path):
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
-
-
-def imported_layers(path):
-    """The layers of this package that a file imports; a plain name of the package itself, such as its version, is none."""
+def imported_modules(path):
+    """The modules of this package that a file imports, and whether inside a function."""
     for name, inside in imports(path):
-        parts = name.split(".")
-        if parts[0] == "evenscore" and (len(parts) > 2 or parts[-1] in LAYERS):
-            yield parts[1], inside
+        if name.startswith("evenscore."):
+            inner = name.removeprefix("evenscore.")
+            yield (inner if inner in MODULES else inner.rpartition(".")[0]), inside
+
+
+def layer_of(module):
+    return module.split(".")[0]
 
 
 def run(program):
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120).stdout.split()
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_a_module_imports_only_what_stands_above_it(path):
-    own = layer_of(path)
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_imports_only_what_stands_above_it(module):
+    own = layer_of(module)
     assert own in LAYERS, f"{own} has no place among the layers yet"
-    for other, inside in imported_layers(path):
-        upwards = LAYERS.index(other) <= LAYERS.index(own)
-        assert upwards or (inside and (own, other) in DOWNWARDS), f"{own} imports {other}, which stands below it"
+    for other, inside in imported_modules(MODULES[module]):
+        assert other in MODULES, f"{module} imports {other}, which is no module"
+        upwards = LAYERS.index(layer_of(other)) <= LAYERS.index(own)
+        assert upwards or (inside and (own, layer_of(other)) in DOWNWARDS), f"{module} imports {other}, which stands below it"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_a_library_is_imported_only_where_it_belongs_and_when_it_is_needed(path):
+def test_modules_are_not_in_circles():
+    graph = {module: {other for other, inside in imported_modules(path) if not inside} for module, path in MODULES.items()}
+    assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(MODULES)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_library_is_imported_only_where_it_belongs_and_when_it_is_needed(module):
+    path = MODULES[module]
     for name, inside in imports(path):
         library = name.split(".")[0]
         if library in HOMES:
@@ -91,8 +123,15 @@ def test_a_library_is_imported_only_where_it_belongs_and_when_it_is_needed(path)
 
 def test_the_walk_sees_imports():
     seen = {(name, inside) for path in FILES for name, inside in imports(path)}
-    assert {("numpy", False), ("duckdb", True), ("evenscore.tally.archive.save_tally", True)} <= seen
-    assert ("report", True) in set(imported_layers(SOURCE / "curves.py"))
+    assert {("numpy", False), ("duckdb", True), ("evenscore.tallies.archive.save_tally", True)} <= seen
+    assert ("report.figures", True) in set(imported_modules(MODULES["estimation.fitted_curves"]))
+
+
+def test_names_say_which_module_is_meant():
+    public = {name for name in es.__all__ if name[0].islower()}
+    basenames = collections.Counter(module.rsplit(".", 1)[-1] for module in MODULES)
+    assert not public & set(basenames), "a module shares the name of a public function"
+    assert [name for name, n in basenames.items() if n > 2] == []
 
 
 def test_importing_the_package_imports_nothing_heavy():
@@ -117,3 +156,41 @@ def test_public_names_are_there():
         assert getattr(es, name).__module__.startswith("evenscore")
     with pytest.raises(AttributeError, match="no attribute 'tallly'"):
         es.tallly  # noqa: B018
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_importing_a_module_never_replaces_a_function(module):
+    if module not in ("__main__", "sklearn"):
+        importlib.import_module(f"evenscore.{module}")
+    assert callable(es.tally) and callable(es.curves) and callable(es.audit) and callable(es.calibration_error)
+
+
+# What documentation, examples and benchmarks of 0.1.0 import, and the modules whose names are functions' today.
+OLD_PATHS = {
+    "calibration.carrying": "calibrated_tally",
+    "calibration_error": "calibration_error",
+    "coding": "encode",
+    "splits": "Split",
+    "parity": "parity_family",
+    "curves": "curves",
+    "tally": "Tally",
+    "audit": "audit",
+    "audit.gate": "Gate",
+    "tally.pairs": "PairSums",
+}
+
+
+@pytest.mark.parametrize(("path", "name"), OLD_PATHS.items())
+def test_old_import_paths_lead_to_the_new_ones(path, name):
+    program = (
+        "import warnings\n"
+        "with warnings.catch_warnings(record=True) as caught:\n"
+        "    warnings.simplefilter('always')\n"
+        f"    from evenscore.{path} import {name}\n"
+        "import evenscore as es\n"
+        f"print({name}.__module__, callable(es.curves))\n"
+        "print(*{warning.category.__name__ + '@' + warning.filename for warning in caught})"
+    )
+    module, functions_stay, *warned = run(program)
+    assert module.removeprefix("evenscore.") in MODULES and functions_stay == "True"
+    assert warned == ([] if path in MODULES else ["DeprecationWarning@<string>"])

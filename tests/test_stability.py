@@ -6,6 +6,7 @@ import sys
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ print([f"{{row['p_value']:.9g}} {{row['max_gap']:.9g}}" for row in test.rows()],
 
 
 def test_the_number_of_threads_changes_nothing():
-    program = PROGRAM.format(tests=os.path.dirname(__file__))  # noqa: PTH120
+    program = PROGRAM.format(tests=str(Path(__file__).parent / "support"))
     outputs = {
         subprocess.run(
             [sys.executable, "-c", program],

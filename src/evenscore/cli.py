@@ -20,19 +20,19 @@ from typing import Any, NoReturn
 
 import click
 
-from evenscore import __version__
+from evenscore._version import __version__
 from evenscore.commands import BAD, CRASH, INTERRUPTED, UNREAD
-from evenscore.commands.apply import apply
-from evenscore.commands.audit import audit
-from evenscore.commands.calibrate import calibrate
+from evenscore.commands.apply_command import apply
+from evenscore.commands.audit_command import audit
+from evenscore.commands.calibrate_command import calibrate
 from evenscore.commands.common import in_options
-from evenscore.commands.compare import compare
-from evenscore.commands.init import init
-from evenscore.commands.merge import merge
-from evenscore.commands.reproduce import reproduce
-from evenscore.commands.simulate import simulate
-from evenscore.commands.tally import tally
-from evenscore.commands.thresholds import thresholds
+from evenscore.commands.compare_command import compare
+from evenscore.commands.init_command import init
+from evenscore.commands.merge_command import merge
+from evenscore.commands.reproduce_command import reproduce
+from evenscore.commands.simulate_command import simulate
+from evenscore.commands.tally_command import tally
+from evenscore.commands.thresholds_command import thresholds
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

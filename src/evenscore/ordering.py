@@ -11,19 +11,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore.bandwidth import choose_bandwidth
-from evenscore.curves import effective_users, own_covariance, quantiles, residual_covariance, smooth_at, unsmoothed
 from evenscore.errors import require_alpha, require_gap
-from evenscore.gaps import MIN_EFFECTIVE
-from evenscore.inference import DRAWS, PValue, draw_normal, empirical_p, seeded
-from evenscore.multiplicity import holm
+from evenscore.estimation.bandwidth import choose_bandwidth
+from evenscore.estimation.fitted_curves import (
+    effective_users,
+    own_covariance,
+    quantiles,
+    residual_covariance,
+    smooth_at,
+    unsmoothed,
+)
+from evenscore.estimation.gaps import MIN_EFFECTIVE
+from evenscore.estimation.inference import DRAWS, PValue, draw_normal, empirical_p, seeded
+from evenscore.estimation.multiplicity import holm
+from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine, largest, smallest
 from evenscore.tables import Table, json_ready, label_text, number_text, p_text
-from evenscore.tally import Tally, require_groups, require_tally
-from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine, largest, smallest
-
-Floats = NDArray[np.float64]
+from evenscore.tallies.tally_state import Tally, require_groups, require_tally
+from evenscore.types import Floats
 
 LEVELS = np.linspace(0.05, 0.95, 24)
 UNSHOWN = "no misordering is shown"

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.comparison import compare_groups
 from evenscore.errors import DataError, OptionError, require_alpha, require_gap, require_number, require_option
-from evenscore.gaps import Null, comparison_grid, estimate_gap, judgeable
-from evenscore.inference import seeded
+from evenscore.estimation.comparison import compare_groups
+from evenscore.estimation.gaps import Null, comparison_grid, estimate_gap, judgeable
+from evenscore.estimation.inference import seeded
+from evenscore.estimation.verdict import largest
 from evenscore.parity.methods import AUTO, METHODS, POWER, detectable_gap, draw_statistics, gather, parts_of
 from evenscore.simulation import simulate
 from evenscore.tables import Table, json_ready, label_text, number_text
-from evenscore.tally import Tally, require_groups, require_tally
-from evenscore.tally.pairs import PairSums
-from evenscore.verdict import largest
+from evenscore.tallies.pairs import PairSums
+from evenscore.tallies.tally_state import Tally, require_groups, require_tally
 
 DRAWS = 4000
 MODEL_USERS = 4000  # users of the simulated stand-in when there is no tally; its sums are scaled afterwards

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from evenscore.calibration.calibrator import ON_UNKNOWN, Calibrator
 from evenscore.calibration.fitting import calibrate
 from evenscore.engines import tally
 from evenscore.errors import DataError, EvenscoreError, EvenscoreWarning, OptionError, listing, require_option, shortened
+from evenscore.types import Array, Floats
 
 try:
     from sklearn.base import BaseEstimator, TransformerMixin
@@ -22,7 +23,6 @@ try:
 except ImportError:
     raise EvenscoreError("evenscore.sklearn needs scikit-learn 1.6 or newer: install evenscore[sklearn]") from None
 
-Floats = NDArray[np.float64]
 
 EVERYBODY = "everybody"
 MOST_WORDS = 2000  # of a message that quotes the data
@@ -131,7 +131,7 @@ class GroupCalibrator(TransformerMixin, BaseEstimator):
             check_consistent_length(found, outcome)
             return -float(np.average((found - outcome) ** 2, weights=sample_weight))
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
         """One column, called calibrated."""
         check_is_fitted(self)
         return np.array(["calibrated"], dtype=object)

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.audit.gate import Gate, judge
+from evenscore.auditing.gate import Gate, judge
 from evenscore.engines import tally as make_tally
 from evenscore.errors import EvenscoreError, OptionError, listing
 from evenscore.parity import parity_test
-from evenscore.parity.result import ParityTest
-from evenscore.tally import Tally
+from evenscore.parity.parity_result import ParityTest
+from evenscore.tallies.tally_state import Tally
 
 TEST_OPTIONS = ("method", "alpha", "compare", "reference", "weighting", "degree", "kernel", "bandwidth", "grid", "seed")
 

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from evenscore.calibration.calibrated_tally import carried_maps
 from evenscore.calibration.calibrator import Calibrator
-from evenscore.calibration.carrying import carried_maps
 from evenscore.calibration.maps import mean_scores
-from evenscore.tally import CellSums, Tally
-
-Floats = NDArray[np.float64]
+from evenscore.tallies.tally_state import CellSums, Tally
+from evenscore.types import Floats
 
 NEAREST = 1e-6  # log loss takes no probability nearer to 0 or 1
 

@@ -13,6 +13,7 @@ from evenscore.calibration.export import literal, map_expression
 from evenscore.calibration.matching import Matched, match_groups, refuse_unknown
 from evenscore.engines.writing import Stream, copy_with_column, count_groups, count_outside, open_stream, refuse_overwriting
 from evenscore.errors import DataError, OptionError, require_option
+from evenscore.types import Say
 
 
 def apply_files(
@@ -26,7 +27,7 @@ def apply_files(
     on_unknown: str = "error",
     nulls: str = "error",
     progress: Callable[[float], None] | None = None,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> Counted:
     """Write the files' rows with one more column, the calibrated score, to one CSV or Parquet file."""
     require_option("on_unknown", on_unknown, ON_UNKNOWN)

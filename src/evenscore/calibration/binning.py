@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.calibration.cells import Cells, Fit, average_matrix, refitted
 from evenscore.errors import OptionError, require_option, shortened
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from evenscore.types import Floats, Ints
 
 BIN_BY = ("mass", "width")
 MOST_BINS = 512

@@ -9,18 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.calibration.maps import GroupMap
 from evenscore.calibration.matching import MISSING, UNKNOWN, Matched, match_groups, read_scores, refuse_unknown
-from evenscore.coding import CHUNK
+from evenscore.data.coding import CHUNK
+from evenscore.data.observations import Columns
 from evenscore.errors import EvenscoreWarning, OptionError, listing, require_option, shortened
-from evenscore.lattice import Lattice
-from evenscore.observations import Columns
 from evenscore.saving import as_path
 from evenscore.tables import Table, label_text
-
-Floats = NDArray[np.float64]
+from evenscore.tallies.lattice import Lattice
+from evenscore.types import Floats, Mask
 
 ON_UNKNOWN = ("error", "pooled", "keep")
 NULLS = ("error", "keep")
@@ -329,7 +327,7 @@ class Calibrator(Table):
 
 
 def _counts(
-    groups: tuple[Any, ...], matched: Matched, missing: NDArray[np.bool_] | None, below: list[int], above: list[int]
+    groups: tuple[Any, ...], matched: Matched, missing: Mask | None, below: list[int], above: list[int]
 ) -> tuple[dict[str, Any], ...]:
     """What was counted by group; unknown and missing groups share their numbers below and above."""
     shifted = matched.places.astype(np.int64) - MISSING

@@ -7,17 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore.bandwidth import folds_left
 from evenscore.calibration.maps import GroupMap, covariance_factor, mean_scores
-from evenscore.comparison import Whole
-from evenscore.curves import effective_users, residual_covariance, small_sample
-from evenscore.lattice import Lattice
-from evenscore.tally import CellSums, FoldSums, Tally
-from evenscore.tally.pairs import PairMatrices
-
-Floats = NDArray[np.float64]
+from evenscore.estimation.bandwidth import folds_left
+from evenscore.estimation.comparison import Whole
+from evenscore.estimation.fitted_curves import effective_users, residual_covariance, small_sample
+from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.pairs import PairMatrices
+from evenscore.tallies.tally_state import CellSums, FoldSums, Tally
+from evenscore.types import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class Cells:
     binary: bool
 
     @property
-    def used(self) -> NDArray[np.int64]:
+    def used(self) -> Ints:
         """The cells that have labelled rows."""
         return np.flatnonzero(self.sums.W > 0)
 
@@ -147,7 +145,7 @@ def as_map(cells: Cells, fit: Fit) -> GroupMap:
     )
 
 
-def average_matrix(cells: Cells, owners: list[NDArray[np.int64]]) -> tuple[Floats, Floats]:
+def average_matrix(cells: Cells, owners: list[Ints]) -> tuple[Floats, Floats]:
     """Mean outcomes over sets of cells, (k,), and the matrix (k, n_cells) that averages them, allowing for few users."""
     matrix = np.zeros((len(owners), len(cells.sums.W)))
     for row, members in enumerate(owners):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenscore.calibration.maps import GroupMap, Segment
-from evenscore.columns import shortened
+from evenscore.data.columns import shortened
 from evenscore.engines.files import quoted as quoted
 from evenscore.engines.files import sql_text
 from evenscore.errors import EvenscoreError, OptionError, require_option, require_sequence, require_text

@@ -9,13 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.calibration.binning import Binning
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.cells import Cells, as_map, group_cells, pooled_cells
 from evenscore.calibration.isotonic import Isotonic
-from evenscore.calibration.kernel import Kernel
+from evenscore.calibration.kernel_map import Kernel
 from evenscore.calibration.maps import GroupMap, knot_weights, mean_scores
 from evenscore.calibration.platt import Platt
 from evenscore.calibration.reference import beyond, identity, to_reference
@@ -24,7 +23,8 @@ from evenscore.calibration.stacking import Auto, Method
 from evenscore.errors import DataError, EvenscoreWarning, OptionError, require_flag, require_option, shortened
 from evenscore.saving import pack_label
 from evenscore.tables import label_text
-from evenscore.tally import WEIGHTINGS, Tally, require_tally
+from evenscore.tallies.tally_state import WEIGHTINGS, Tally, require_tally
+from evenscore.types import Floats
 
 METHODS = ("kernel", "isotonic", "platt", "binning", "auto")
 FEWEST_USERS = 10  # a group with fewer gets the map of everybody
@@ -184,7 +184,7 @@ def _on_scale_of(
     return tuple(found), to_reference(pooled, target), reasons
 
 
-def _weights(weight: NDArray[np.float64]) -> NDArray[np.float64]:
+def _weights(weight: Floats) -> Floats:
     return weight if weight.any() else np.ones_like(weight)
 
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from evenscore.calibration.cells import Cells, Fit, average_matrix, refitted
-
-Floats = NDArray[np.float64]
+from evenscore.types import Floats
 
 
 @dataclass(frozen=True, slots=True)

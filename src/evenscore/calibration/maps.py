@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from evenscore.tally import CellSums, Tally
+from evenscore.tallies.tally_state import CellSums, Tally
+from evenscore.types import Floats
 
 if TYPE_CHECKING:
     pass
 
-Floats = NDArray[np.float64]
 
 LARGEST = sys.float_info.max  # a limit that every engine and file format can write
 ROUNDING = 1e-10  # directions that carry less than this share of the variance are not kept

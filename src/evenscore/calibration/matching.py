@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.coding import CHUNK
-from evenscore.columns import Column, codes_of, find_column, nulls_in, numbers_in, shortened
+from evenscore.data.coding import CHUNK
+from evenscore.data.columns import Column, codes_of, find_column, nulls_in, numbers_in, shortened
 from evenscore.errors import DataError, OptionError, listing
+from evenscore.types import Floats, Mask
 
 Places = NDArray[np.int16]
-Floats = NDArray[np.float64]
 
 UNKNOWN, MISSING = -1, -2
 
@@ -28,7 +28,7 @@ class Matched:
     strangers: tuple[Any, ...]
 
 
-def read_scores(scores: Any, nulls: str) -> tuple[Floats, NDArray[np.bool_] | None]:
+def read_scores(scores: Any, nulls: str) -> tuple[Floats, Mask | None]:
     """Scores as floats, and where they are missing (None: nowhere); anything else that is no number is an error."""
     column = find_column(None, np.array([scores]) if isinstance(scores, str) or np.isscalar(scores) else scores, "scores")
     if len(column) == 0:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.calibration.export import ON_UNKNOWN, refuse_equal_texts
 from evenscore.calibration.maps import LARGEST, Segment
 from evenscore.errors import EvenscoreError, require_option
 from evenscore.saving import write_whole
 from evenscore.tables import label_text
+from evenscore.types import Array
 
 if TYPE_CHECKING:
     from evenscore.calibration.calibrator import Calibrator
@@ -84,7 +84,7 @@ def _texts(calibrator: Calibrator) -> list[str]:
     return [label_text(group) for group in calibrator.groups]
 
 
-def _tables(calibrator: Calibrator, on_unknown: str) -> dict[str, NDArray[Any]]:
+def _tables(calibrator: Calibrator, on_unknown: str) -> dict[str, Array]:
     """The pieces of every map as arrays (n_groups + 1, most pieces), the last row for unknown groups."""
     stranger = {
         "null": [Segment(-LARGEST, LARGEST, 0.0, float("nan"), 0.0)],

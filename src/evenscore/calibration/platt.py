@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore.axis import backward, forward
 from evenscore.calibration.cells import Cells, Fit
 from evenscore.errors import OptionError
-
-Floats = NDArray[np.float64]
+from evenscore.tallies.axis import backward, forward
+from evenscore.types import Floats
 
 NEAREST = 1e-6  # a logit is taken of nothing nearer to 0 or 1
 PRIOR = 1 / 5**2  # a user's worth of doubt that b0 is far from 0 and b1 from 1; keeps separated data finite

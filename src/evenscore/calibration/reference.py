@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.calibration.maps import GroupMap
-
-Floats = NDArray[np.float64]
+from evenscore.types import Floats
 
 JUMP = 1e-7  # of the range: over so much of the score a map crosses a flat stretch of the reference
 FLATTEST = 1e-3  # of the mean slope: where the reference is flatter, any score would do

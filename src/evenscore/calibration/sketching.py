@@ -5,14 +5,10 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from evenscore.calibration.calibrator import UserSketch
 from evenscore.errors import DataError, OptionError
-from evenscore.tally import SKETCH, Tally
-
-Ints = NDArray[np.int64]
+from evenscore.tallies.tally_state import SKETCH, Tally
+from evenscore.types import Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.calibration.binning import Binning
 from evenscore.calibration.cells import Cells, Fit
 from evenscore.calibration.isotonic import Isotonic
-from evenscore.calibration.kernel import Kernel
+from evenscore.calibration.kernel_map import Kernel
 from evenscore.calibration.platt import Platt
 from evenscore.errors import OptionError
-
-Floats = NDArray[np.float64]
+from evenscore.types import Floats
 
 LEAST = 0.01  # a smaller share is not worth its knots
 LADDER = (("platt",), ("platt", "kernel", "quadratic"), ("platt", "kernel", "quadratic", "isotonic"))

@@ -8,16 +8,16 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore import __version__
+from evenscore._version import __version__
 from evenscore.calibration.calibrator import Calibrator, UserSketch
-from evenscore.calibration.document import Document, decode_document, save_document, sealed
+from evenscore.calibration.calibrator_file import Document, decode_document, save_document, sealed
 from evenscore.calibration.maps import GroupMap
-from evenscore.columns import LARGEST
-from evenscore.lattice import Lattice
-from evenscore.observations import MAX_GROUPS, Columns
+from evenscore.data.columns import LARGEST
+from evenscore.data.observations import MAX_GROUPS, Columns
 from evenscore.saving import pack_label, read_whole, unpack_label
+from evenscore.tallies.lattice import Lattice
+from evenscore.types import Floats
 
 KIND = "calibrator"
 
@@ -176,7 +176,7 @@ def _unpack_map(packed: _Map) -> GroupMap:
     )
 
 
-def _finite(values: list[Any]) -> NDArray[np.float64]:
+def _finite(values: list[Any]) -> Floats:
     array = np.array(values, dtype=np.float64)
     if not (np.abs(array) <= LARGEST).all():
         raise ValueError("a number is not finite")

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenscore import __version__
+from evenscore._version import __version__
+from evenscore.types import Progress
 
 if TYPE_CHECKING:
-    from evenscore.tally import Tally
+    from evenscore.tallies.tally_state import Tally
 
 OF_DATA = ("score", "outcome", "groups", "user", "independent", "weight", "count", "nulls", "scale", "cells", "split")
 
@@ -82,7 +83,7 @@ def read_tally(
     cuts: tuple[float, ...] = (),
 ) -> Tally:
     """The tally of the data, with edges at the cuts, or the saved one."""
-    from evenscore.tally.archive import is_tally_file, load_tally
+    from evenscore.tallies.archive import is_tally_file, load_tally
 
     if len(data) == 1 and is_tally_file(Path(data[0])):
         require_no_columns(context, data)
@@ -123,7 +124,7 @@ def tally_options(options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def progress_bar(quiet: bool) -> Callable[[int, int], None]:
+def progress_bar(quiet: bool) -> Progress:
     """Tells rows and the time left, on a terminal."""
     started = time.monotonic()
 

@@ -21,7 +21,7 @@ RIVALS = {"groups": ("attributes",), "attributes": ("groups",), "user": ("indepe
 def merge_settings(context: click.Context, data: tuple[str, ...], options: dict[str, Any]) -> tuple[str, ...]:
     """Fill options that were not given on the command line from the file; returns the data, which may come from there too."""
     given = options.pop("config")
-    from evenscore.configuration import NAME, read_settings
+    from evenscore.commands.configuration import NAME, read_settings
 
     path = Path(given) if given is not None else Path(NAME)
     if given is None and not path.is_file():

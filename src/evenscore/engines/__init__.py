@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from evenscore.columns import number_array
+from evenscore.data.columns import number_array
 from evenscore.errors import OptionError, shortened
-from evenscore.lattice import MAX_CELLS, Lattice
-from evenscore.tally import Tally
+from evenscore.tallies.lattice import MAX_CELLS, Lattice
+from evenscore.tallies.tally_state import Tally
+from evenscore.types import Progress, Say
 
 if TYPE_CHECKING:
     from evenscore.engines.plans import TallyPlan
@@ -40,7 +41,7 @@ def tally(
     scale: str = "score",
     nulls: str = "error",
     split: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     memory_limit: str | int = "1GB",
     way: str | None = None,
 ) -> Tally:
@@ -169,7 +170,7 @@ def _native(data: Any) -> Any:
     return data.to_native() if type(data).__module__.startswith("narwhals") else data
 
 
-def collect(data: Any, roles: dict[str, Any], say: Callable[[str], None] | None = None) -> Any:
+def collect(data: Any, roles: dict[str, Any], say: Say | None = None) -> Any:
     """Data of any kind as a frame or arrays in memory: the columns that roles (score, outcome, group, ...) name, one or several."""
     if is_paths(data):
         from evenscore.engines.files import read_files

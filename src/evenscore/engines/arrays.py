@@ -5,17 +5,15 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
 
 from evenscore.errors import FileError
 from evenscore.saving import write_whole
+from evenscore.types import Array
 
 FORMATS = {".csv": "FORMAT csv, HEADER", ".parquet": "FORMAT parquet, COMPRESSION zstd"}
 
 
-def write_columns(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
+def write_columns(path: Path, columns: Mapping[str, Array]) -> None:
     """Write columns of equal length, whole or not at all; nan becomes null. The same columns give the same bytes."""
     import duckdb
 

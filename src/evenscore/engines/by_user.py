@@ -16,16 +16,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from evenscore.counting.user_cells import PLACE, SUMS, UserCells, added, recentred, tally_user_cells, user_cells
+from evenscore.data.observations import Columns, label_key
 from evenscore.engines.duck import COUNTING_SHARE, connect, fetch_parquet, plan_relation, prepared
 from evenscore.engines.parts import Recipe
 from evenscore.engines.spill import spill_folder
 from evenscore.engines.sql import DUCKDB, Fields
 from evenscore.errors import FileError, MergeError, OptionError
-from evenscore.lattice import Lattice
-from evenscore.observations import Columns, label_key
 from evenscore.saving import pack_label, unpack_label
-from evenscore.tally import Tally
+from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.tally_state import Tally
+from evenscore.tallies.user_cells import PLACE, SUMS, UserCells, added, recentred, tally_user_cells, user_cells
 
 MARK = "evenscore user-level rows"
 LINE_BYTES = 4 * 8 * (len(PLACE) + len(SUMS))  # while lines are read, put in order and counted

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.engines.duck import Duck, prepared
 from evenscore.engines.parts import Recipe, finished
 from evenscore.engines.sql import DUCKDB, ROLES, Fields, find_fields
 from evenscore.engines.survey import Survey, lattice_for, survey
 from evenscore.errors import DataError, EvenscoreError, first_line
-from evenscore.tally import Tally
+from evenscore.tallies.tally_state import Tally
+from evenscore.types import Floats
 
 AT_ONCE = 8  # tallies that a task adds up
 
@@ -39,7 +39,7 @@ class DaskEngine:
             raise DataError("the data has no rows: every partition is empty")
         return merged(names, len(by or {}), found)
 
-    def select(self, column: str, *, where: str | None) -> NDArray[np.float64]:
+    def select(self, column: str, *, where: str | None) -> Floats:
         """See ``survey.Engine``."""
         return np.concatenate(self._ask(lambda engine: engine.select(column, where=where)))
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore.columns import shortened
+from evenscore.data.columns import shortened
 from evenscore.engines.parts import COUNTED_BYTES, Arrays, Recipe, finished
 from evenscore.engines.sql import DUCKDB, Fields, find_fields
 from evenscore.engines.survey import Survey, lattice_for, survey
-from evenscore.tally import Tally
+from evenscore.tallies.tally_state import Tally
+from evenscore.types import Floats, Progress
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 KINDS = {
@@ -36,8 +36,6 @@ ENGINE_LEAST = 128_000_000  # with less, writing many parts at a time may fail
 SPILLED = 0.5  # of the work is done when everything is spilled
 POLL = 0.2
 
-Progress = Callable[[int, int], None]
-
 
 @dataclass(frozen=True, slots=True)
 class Duck:
@@ -53,7 +51,7 @@ class Duck:
         found = rows.aggregate(selected, ", ".join((by or {}).values())).fetchall()
         return [list(column) for column in zip(*found, strict=True)] if found else [[] for _ in expressions]
 
-    def select(self, column: str, *, where: str | None) -> NDArray[np.float64]:
+    def select(self, column: str, *, where: str | None) -> Floats:
         """See ``survey.Engine``."""
         rows = self.relation if where is None else self.relation.filter(where)
         return np.asarray(rows.project(f"{column} AS value").fetchnumpy()["value"], dtype=np.float64)

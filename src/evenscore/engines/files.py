@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from evenscore.columns import Column, shortened
+from evenscore.data.columns import Column, shortened
 from evenscore.engines.memory import tally_frame
 from evenscore.engines.scan import MEMORY_LIMIT, fits, tally_source
 from evenscore.engines.schemas import CSV, PARQUET, culprit, file_kind, same_schemas
@@ -22,8 +22,9 @@ from evenscore.engines.spill import bytes_of, temporary_place
 from evenscore.engines.sql import NUMERIC_ROLES, ROLES
 from evenscore.errors import DataError, FileError, OptionError, listing, no_column
 from evenscore.saving import named
-from evenscore.tally import Tally
-from evenscore.tally.archive import is_tally_file
+from evenscore.tallies.archive import is_tally_file
+from evenscore.tallies.tally_state import Tally
+from evenscore.types import Say
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 AS_THEY_ARE = ("VARCHAR", "BOOLEAN", "BLOB", "DATE", "TIMESTAMP", "FLOAT", "DOUBLE", *INTEGERS)
@@ -51,9 +52,7 @@ class Source:
     notes: tuple[str, ...] = ()
 
 
-def tally_files(
-    data: Paths, *, say: Callable[[str], None] | None = None, memory_limit: str | int = MEMORY_LIMIT, **options: Any
-) -> Tally:
+def tally_files(data: Paths, *, say: Say | None = None, memory_limit: str | int = MEMORY_LIMIT, **options: Any) -> Tally:
     """The tally of one or more files; ``say`` is told what was assumed about them."""
     limit = bytes_of(memory_limit)
 
@@ -66,7 +65,7 @@ def tally_files(
     return found if isinstance(found, Tally) else tally_frame(found, **options)
 
 
-def read_files(data: Paths, roles: dict[str, Any], say: Callable[[str], None] | None = None) -> dict[str, Any]:
+def read_files(data: Paths, roles: dict[str, Any], say: Say | None = None) -> dict[str, Any]:
     """The columns that roles name, as arrays; a role may name several."""
     return _told(data, roles, say, _fetch)
 
@@ -74,7 +73,7 @@ def read_files(data: Paths, roles: dict[str, Any], say: Callable[[str], None] | 
 def _told(
     data: Paths,
     roles: dict[str, Any],
-    say: Callable[[str], None] | None,
+    say: Say | None,
     step: Callable[[Source, dict[str, list[str]]], Done],
 ) -> Done:
     """Open files, take a step with them, and tell what was assumed."""

@@ -10,7 +10,7 @@ from evenscore.engines.scan import MEMORY_LIMIT
 from evenscore.engines.spill import spill_folder
 from evenscore.engines.sql import ROLES
 from evenscore.errors import OptionError, no_column
-from evenscore.tally import Tally
+from evenscore.tallies.tally_state import Tally
 
 
 def tally_ibis(data: Any, *, memory_limit: str | int = MEMORY_LIMIT, **options: Any) -> Tally:

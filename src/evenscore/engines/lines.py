@@ -6,15 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore.coding import FOLDS
+from evenscore.data.coding import FOLDS
 from evenscore.engines.parts import Recipe, limit_cross
-from evenscore.tally import SKETCH, VECTORS, GroupTally, Tally
-from evenscore.tally.pairs import PairSums
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from evenscore.tallies.pairs import PairSums
+from evenscore.tallies.tally_state import SKETCH, VECTORS, GroupTally, Tally
+from evenscore.types import Floats, Ints
 
 WIDTH = 8
 SCALARS, FOLDED, OTHERS, SQUARES, PAIRS, HASHES = range(6)

@@ -8,13 +8,13 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 
-from evenscore.columns import open_table
-from evenscore.counting import count as count_rows
+from evenscore.data.columns import open_table
+from evenscore.data.observations import Observations, observe, only_users
+from evenscore.data.splits import Split
 from evenscore.errors import DataError, EvenscoreWarning, OptionError, first_line, listing, shortened
-from evenscore.lattice import Lattice
-from evenscore.observations import Observations, observe, only_users
-from evenscore.splits import Split
-from evenscore.tally import Tally
+from evenscore.tallies.counting import count as count_rows
+from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.tally_state import Tally
 
 
 def tally_frame(

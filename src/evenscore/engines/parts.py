@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore.coding import Users, hashed_users, independent_users, integer_users
-from evenscore.counting import count
-from evenscore.counting.spanning import MAX_CROSS_BYTES
+from evenscore.data.coding import Users, hashed_users, independent_users, integer_users
+from evenscore.data.observations import Columns, Observations, held_rows
+from evenscore.data.splits import Split
 from evenscore.engines.survey import Survey
 from evenscore.errors import DataError, shortened
-from evenscore.lattice import Lattice
-from evenscore.observations import Columns, Observations, held_rows
-from evenscore.splits import Split
-from evenscore.tally import GroupTally, Tally
+from evenscore.tallies.counting import count
+from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.spanning import MAX_CROSS_BYTES
+from evenscore.tallies.tally_state import GroupTally, Tally
+from evenscore.types import Array
 
-Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, Array]
 
 COUNTED_BYTES = 48  # what counting holds for a row, measured; weights and counts come on top
 
@@ -87,7 +87,7 @@ class Recipe:
             labelled=labelled,
         )
 
-    def users(self, keys: NDArray[Any]) -> Users:
+    def users(self, keys: Array) -> Users:
         """Who the keys stand for."""
         users = (hashed_users if self.hashed else integer_users)(_plain(keys))
         return replace(users, independent=self.columns.user is None)
@@ -109,7 +109,7 @@ def finished(tally: Tally, facts: Survey, split: str | None = None) -> Tally:
     return replace(tally, dropped=facts.dropped, sketch=None if tally.independent else tally.sketch, split=chosen)
 
 
-def _plain(array: NDArray[Any]) -> NDArray[Any]:
+def _plain(array: Array) -> Array:
     return array.filled(0) if isinstance(array, np.ma.MaskedArray) else array
 
 

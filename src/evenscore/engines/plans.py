@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenscore.engines.survey import Survey
-from evenscore.lattice import Lattice
 from evenscore.tables import Table
+from evenscore.tallies.lattice import Lattice
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ from evenscore.engines.memory import tally_frame
 from evenscore.engines.scan import MEMORY_LIMIT, fits
 from evenscore.engines.spill import bytes_of, spill_folder
 from evenscore.engines.sql import ROLES
-from evenscore.tally import Tally
+from evenscore.tallies.tally_state import Tally
+from evenscore.types import Say
 
 
 def tally_duckdb(relation: Any, *, memory_limit: str | int = MEMORY_LIMIT, **options: Any) -> Tally:
@@ -52,7 +52,7 @@ def explain_files(engine: str, data: Any, memory_limit: str | int, options: dict
 
 
 def write_by_user(
-    data: Paths, output: Path, *, say: Callable[[str], None] | None = None, memory_limit: str | int = MEMORY_LIMIT, **options: Any
+    data: Paths, output: Path, *, say: Say | None = None, memory_limit: str | int = MEMORY_LIMIT, **options: Any
 ) -> Any:
     """The user-level file of one or more files; see ``by_user``."""
     from evenscore.engines.by_user import write_relation

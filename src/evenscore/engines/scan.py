@@ -8,7 +8,7 @@ from typing import Any
 from evenscore.engines.duck import connect, fields_of, tally_relation
 from evenscore.engines.schemas import CSV, file_kind
 from evenscore.engines.spill import spill_folder
-from evenscore.tally import Tally
+from evenscore.tallies.tally_state import Tally
 
 MEMORY_LIMIT = "1GB"
 FETCHED_BYTES = 150  # what a row takes when its columns are fetched as they are, text included; measured

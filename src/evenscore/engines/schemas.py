@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evenscore.columns import shortened
+from evenscore.data.columns import shortened
 from evenscore.engines.sql import DUCKDB, NUMERIC_ROLES
 from evenscore.errors import FileError
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.engines.lines import WIDTH, Lines, from_lines, hash_limit, to_lines
 from evenscore.engines.parts import Recipe, finished
@@ -22,7 +21,8 @@ from evenscore.engines.spark_native import native_lines, native_users
 from evenscore.engines.sql import SPARK, find_fields
 from evenscore.engines.survey import Survey, lattice_for, survey
 from evenscore.errors import DataError, OptionError, require_option
-from evenscore.tally import Tally
+from evenscore.tallies.tally_state import Tally
+from evenscore.types import Array, Floats
 
 KINDS = {
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"),
@@ -58,7 +58,7 @@ class Spark:
         found = (rows.groupBy(*keys).agg(*values) if values else rows.select(*keys).distinct()).collect()
         return [list(column) for column in zip(*found, strict=True)] if found else [[] for _ in [*keys, *values]]
 
-    def select(self, column: str, *, where: str | None) -> NDArray[np.float64]:
+    def select(self, column: str, *, where: str | None) -> Floats:
         """See ``survey.Engine``."""
         rows = self._where(where).selectExpr(f"{column} AS value").collect()
         return np.array([row[0] for row in rows], dtype=np.float64)
@@ -171,9 +171,9 @@ def worker(recipe: Recipe) -> Any:
     return count_partition
 
 
-def whole_users(batches: Iterator[Any]) -> Iterator[dict[str, NDArray[Any]]]:
+def whole_users(batches: Iterator[Any]) -> Iterator[dict[str, Array]]:
     """Arrow batches, sorted by key, as arrays that end where a user ends."""
-    waiting: list[dict[str, NDArray[Any]]] = []
+    waiting: list[dict[str, Array]] = []
     n_rows = 0
     for batch in batches:
         arrays = {name: _from_arrow(batch.column(i)) for i, name in enumerate(batch.schema.names)}
@@ -194,12 +194,12 @@ def whole_users(batches: Iterator[Any]) -> Iterator[dict[str, NDArray[Any]]]:
         yield _joined(waiting)
 
 
-def _joined(parts: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+def _joined(parts: list[dict[str, Array]]) -> dict[str, Array]:
     join = {"outcome": np.ma.concatenate}  # which may be masked
     return {name: join.get(name, np.concatenate)([part[name] for part in parts]) for name in parts[0]}
 
 
-def _from_arrow(column: Any) -> NDArray[Any]:
+def _from_arrow(column: Any) -> Array:
     if column.null_count == 0:
         return np.asarray(column.to_numpy(zero_copy_only=False))
     missing = np.asarray(column.is_null().to_numpy(zero_copy_only=False))

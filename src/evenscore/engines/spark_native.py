@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.coding import FOLDS
+from evenscore.data.coding import FOLDS
 from evenscore.engines.lines import FOLDED, HASHES, OTHERS, PAIRS, SCALARS, SQUARES, WIDTH, hash_limit
 from evenscore.engines.parts import Recipe
 from evenscore.engines.sql import SPARK, integer_hash
 from evenscore.engines.survey import Survey
-from evenscore.lattice import Lattice
+from evenscore.tallies.lattice import Lattice
 
 SUMS = {
     "n": "sum(m)",

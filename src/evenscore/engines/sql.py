@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evenscore.coding import PRIME
-from evenscore.columns import shortened
+from evenscore.data.coding import PRIME
+from evenscore.data.columns import shortened
 from evenscore.errors import DataError, OptionError, no_column
 
 ROLES = ("score", "outcome", "group", "user", "weight", "count")

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore.axis import Quantiles
-from evenscore.columns import LARGEST, Column, shortened
+from evenscore.data.columns import LARGEST, Column, shortened
+from evenscore.data.observations import EXACT, MAX_GROUPS, NULLS, SCALE_WEIGHTS, SMALLEST, Columns, groups_of
 from evenscore.engines.memory import check_outside, given_lattice
 from evenscore.engines.sql import TOLD_APART, Field, Fields, count_where, group_code
 from evenscore.errors import DataError, OptionError, require_option
-from evenscore.lattice import MAX_CELLS, SCALES, Lattice
-from evenscore.observations import EXACT, MAX_GROUPS, NULLS, SCALE_WEIGHTS, SMALLEST, Columns, groups_of
-from evenscore.tally import Tally
+from evenscore.tallies.axis import Quantiles
+from evenscore.tallies.lattice import MAX_CELLS, SCALES, Lattice
+from evenscore.tallies.tally_state import Tally
+from evenscore.types import Array, Floats, Ints
 
 BINS = 1 << 16  # bins in which order statistics are looked for
 FETCHED = 1 << 21  # scores fetched at most at a time
@@ -29,7 +29,7 @@ class Engine(Protocol):
         """Values of the SQL expressions, column by column; with ``by`` one value a group, after the groups themselves."""
         ...
 
-    def select(self, column: str, *, where: str | None) -> NDArray[np.float64]:
+    def select(self, column: str, *, where: str | None) -> Floats:
         """All values of an expression."""
         ...
 
@@ -249,7 +249,7 @@ def _labels(engine: Engine, fields: Fields, n_rows: int) -> tuple[tuple[Any, ...
     return labels, tuple(texts)
 
 
-def _objects(values: Sequence[Any]) -> NDArray[Any]:
+def _objects(values: Sequence[Any]) -> Array:
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
@@ -277,7 +277,7 @@ def lattice_for(
         if len(distinct) <= cells:
             return Lattice.from_values(distinct, scale=scale, max_cells=cells)
 
-    def at_ranks(ranks: NDArray[np.int64]) -> NDArray[np.float64]:
+    def at_ranks(ranks: Ints) -> Floats:
         return order_statistics(engine, score, kept, ranks)
 
     quantiles = Quantiles(facts.n_rows, facts.low, facts.high, at_ranks)
@@ -293,16 +293,14 @@ def _count_outside(engine: Engine, lattice: Lattice, score: str, kept: str | Non
     return int(engine.aggregate({"n": count_where(condition)}, where=kept)[0][0])
 
 
-def order_statistics(engine: Engine, score: str, kept: str | None, ranks: NDArray[np.int64]) -> NDArray[np.float64]:
+def order_statistics(engine: Engine, score: str, kept: str | None, ranks: Ints) -> Floats:
     """The scores of the given ranks (from 0), exactly: count in bins, then fetch only the bins that hold a rank."""
     found = np.empty(len(ranks))
     _order_statistics(engine, score, kept, ranks, found, np.arange(len(ranks)))
     return found
 
 
-def _order_statistics(
-    engine: Engine, score: str, kept: str | None, ranks: NDArray[np.int64], found: NDArray[np.float64], places: NDArray[np.int64]
-) -> None:
+def _order_statistics(engine: Engine, score: str, kept: str | None, ranks: Ints, found: Floats, places: Ints) -> None:
     low, high = (float(column[0]) for column in engine.aggregate({"low": f"min({score})", "high": f"max({score})"}, where=kept))
     if low == high:
         found[places] = low

@@ -8,19 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from evenscore.engines.files import Paths, Source, complaint, find_files, group_columns, open_files, quoted, sql_text
 from evenscore.errors import DataError, OptionError, listing, shortened
 from evenscore.saving import written_whole
+from evenscore.types import Array, Floats, Say
 
 PARQUET = "FORMAT parquet"
 FORMATS = {".parquet": PARQUET, ".pq": PARQUET, ".csv": "FORMAT csv, HEADER", ".tsv": "FORMAT csv, HEADER, DELIMITER '\t'"}
 ADDED = "evenscore_added"  # arrays as a table in SQL
 TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 
-Progress = Callable[[float], None]
+Share = Callable[[float], None]
 
 
 def write_parquet(rows: Sequence[dict[str, Any]], path: Path) -> None:
@@ -52,7 +50,7 @@ class Stream:
     group_types: tuple[str, ...]
 
 
-def open_stream(data: Paths, score: str, groups: Sequence[str], say: Callable[[str], None] | None = None) -> Stream:
+def open_stream(data: Paths, score: str, groups: Sequence[str], say: Say | None = None) -> Stream:
     """Find the files and their columns."""
     names = {"score": [score], "group": list(groups)}
     found = open_files(data, names)
@@ -96,13 +94,13 @@ def count_outside(stream: Stream, ranges: Sequence[tuple[str, float, float]]) ->
     return list(zip(found[::2], found[1::2], strict=True))
 
 
-def copy_with_column(stream: Stream, expression: str, name: str, path: Path, progress: Progress | None = None) -> None:
+def copy_with_column(stream: Stream, expression: str, name: str, path: Path, progress: Share | None = None) -> None:
     """Write all rows with one more column; a missing score stays missing."""
     column = f"CASE WHEN {_is_missing(stream.score)} THEN NULL ELSE {expression} END AS {quoted(name)}"
     _copy(f"SELECT {_held(stream.found, path)}, {column} FROM {stream.source}", stream.found, [name], path, progress)
 
 
-def copy_with_arrays(data: Paths, arrays: Mapping[str, NDArray[np.float64]], path: Path, progress: Progress | None = None) -> None:
+def copy_with_arrays(data: Paths, arrays: Mapping[str, Floats], path: Path, progress: Share | None = None) -> None:
     """Write all rows with a column for each array, in the order of the rows; nan becomes null."""
     found = open_files(data)
     columns = ", ".join(f"nullif(added.{quoted(name)}, 'nan'::DOUBLE) AS {quoted(name)}" for name in arrays)
@@ -116,8 +114,8 @@ def _copy(
     found: Source,
     new: Sequence[str],
     path: Path,
-    progress: Progress | None,
-    arrays: Mapping[str, NDArray[Any]] | None = None,
+    progress: Share | None,
+    arrays: Mapping[str, Array] | None = None,
 ) -> None:
     """Write what SQL selects, if the file and its new columns can be called so."""
     if path.suffix.lower() not in FORMATS:
@@ -165,7 +163,7 @@ def _is_missing(score: str) -> str:
     return f"({score} IS NULL OR isnan({score}))"
 
 
-def _run(sql: str, progress: Progress | None = None, arrays: Mapping[str, NDArray[Any]] | None = None) -> Any:
+def _run(sql: str, progress: Share | None = None, arrays: Mapping[str, Array] | None = None) -> Any:
     """Run SQL, which may name arrays as a table, and tell how far it is, from 0 to 1."""
     import duckdb
 

@@ -12,19 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.fitting import calibrate
 from evenscore.calibration.maps import GroupMap
-from evenscore.calibration_error.people import require_outcome_scale
-from evenscore.columns import number_array
+from evenscore.data.columns import number_array
 from evenscore.errors import DataError, OptionError, require_alpha, require_flag, require_option, shortened
-from evenscore.impact.result import CLASSIFICATION, Impact
-from evenscore.inference import draw_normal, seeded
-from evenscore.tally import Tally, require_tally
-
-Floats = NDArray[np.float64]
+from evenscore.estimation.inference import draw_normal, seeded
+from evenscore.impact.impact_result import CLASSIFICATION, Impact
+from evenscore.miscalibration.scored_people import require_outcome_scale
+from evenscore.tallies.tally_state import Tally, require_tally
+from evenscore.types import Floats, Ints
 
 DRAWS = 1000
 SIDES = ("above", "below")
@@ -43,7 +41,7 @@ class Scores:
     low: Floats
     high: Floats
     share: Floats
-    cell: NDArray[np.int64]
+    cell: Ints
     chance: Floats
     noise: Floats
 
@@ -201,7 +199,7 @@ def _cut(place: int, low: float, high: float, knots: Floats) -> Floats:
     return np.column_stack([ends[:-1], ends[1:], np.full(len(ends) - 1, float(place))])
 
 
-def _share_noise(tally: Tally, group: Any, weighting: str, cells: NDArray[np.int64], rng: np.random.Generator) -> Floats:
+def _share_noise(tally: Tally, group: Any, weighting: str, cells: Ints, rng: np.random.Generator) -> Floats:
     """Draws of the cells' shares around their estimates, (DRAWS, n_cells), from how users are spread over cells."""
     sums = tally.sums(group, weighting)
     used = np.flatnonzero(sums.W[cells] > 0)

@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.calibration.calibrator import Calibrator
-from evenscore.columns import common_length, find_column, numbers_in, open_table
+from evenscore.data.columns import common_length, find_column, numbers_in, open_table
+from evenscore.data.observations import group_columns, groups_of, users_of, without_nulls
 from evenscore.engines import collect
 from evenscore.errors import DataError, OptionError
-from evenscore.observations import group_columns, groups_of, users_of, without_nulls
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from evenscore.types import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,12 @@ from numpy.typing import NDArray
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.maps import GroupMap
 from evenscore.errors import require_alpha, require_count, require_option
+from evenscore.estimation.inference import seeded
 from evenscore.impact import require_calibrator
+from evenscore.impact.impact_result import RANK, Impact
 from evenscore.impact.items import Items, read_items
 from evenscore.impact.ranks import WORTHS, blocks, places_of, starts_of, worths
-from evenscore.impact.result import RANK, Impact
-from evenscore.inference import seeded
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from evenscore.types import Floats, Ints
 
 NULLS = ("error", "drop")
 UNKNOWN = ("error", "pooled")

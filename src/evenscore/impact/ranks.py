@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from evenscore.types import Floats, Ints
 
 BLOCK = 1 << 18  # items ranked at a time
 WORTHS = ("rank", "relative", "exposure", "top")

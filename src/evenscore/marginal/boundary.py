@@ -7,17 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore.bandwidth import bandwidth_for
-from evenscore.curves import small_sample, unsmoothed
-from evenscore.kernels import Smoother, indicator_smoother, kernel_named, smoother
+from evenscore.estimation.bandwidth import bandwidth_for
+from evenscore.estimation.fitted_curves import small_sample, unsmoothed
+from evenscore.estimation.kernels import Smoother, indicator_smoother, kernel_named, smoother
 from evenscore.marginal.cut import Cut
-from evenscore.tally import CellSums, Tally
-from evenscore.tally.pairs import PairMatrices
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from evenscore.tallies.pairs import PairMatrices
+from evenscore.tallies.tally_state import CellSums, Tally
+from evenscore.types import Floats, Ints
 
 ONE_SIDED = 2.0  # a one-sided fit sees half of the people, and further out: rules of thumb are doubled
 

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.errors import DataError, OptionError, is_finite, listing, require_option, shortened
-from evenscore.lattice import Lattice
 from evenscore.tables import label_text
-from evenscore.tally import Tally
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.tally_state import Tally
+from evenscore.types import Ints
 
 ABOVE, BELOW = "above", "below"
 POSITIVE = (ABOVE, BELOW)

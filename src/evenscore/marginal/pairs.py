@@ -7,21 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore.gaps import ROUNDING, welch_df
-from evenscore.inference import DRAWS, RESOLVED, draw_normal, seeded, welch_t, welch_z
+from evenscore.estimation.gaps import ROUNDING, welch_df
+from evenscore.estimation.inference import DRAWS, RESOLVED, draw_normal, seeded, welch_t, welch_z
+from evenscore.estimation.multiplicity import holm, single_step
+from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.marginal.boundary import Edge, shared_covariance
-from evenscore.marginal.result import MarginalPair, why
-from evenscore.multiplicity import holm, single_step
+from evenscore.marginal.marginal_result import MarginalPair, why
 from evenscore.parity.joint import FEWEST_DRAWS, MOST_DRAWN
 from evenscore.parity.methods import POWER
 from evenscore.tables import label_text
-from evenscore.tally.pairs import PairMatrices
-from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY
+from evenscore.tallies.pairs import PairMatrices
+from evenscore.types import Floats, Ints
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Shared = dict[tuple[int, int], PairMatrices]
 
 

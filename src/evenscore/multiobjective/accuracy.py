@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.multiobjective.calibrator import check_weights
 from evenscore.multiobjective.rows import N_FOLDS, JointRows, observe_jointly
 from evenscore.multiobjective.versions import BEFORE, Target, composite_target, row_weights, versions_of
 from evenscore.tables import Table, number_text
-
-Floats = NDArray[np.float64]
+from evenscore.types import Array, Floats, Say
 
 
 def squared_errors(rows: JointRows, versions: dict[str, Floats], targets: Sequence[Target]) -> list[dict[str, Any]]:
@@ -36,7 +34,7 @@ def squared_errors(rows: JointRows, versions: dict[str, Floats], targets: Sequen
     return table
 
 
-def mean_by_user(values: Floats, weight: Floats, user: NDArray[Any]) -> tuple[float, float]:
+def mean_by_user(values: Floats, weight: Floats, user: Array) -> tuple[float, float]:
     """A weighted mean of rows and its standard error, users being independent."""
     total = weight.sum()
     mean = float(weight @ values / total)
@@ -93,7 +91,7 @@ def better_weights(
     weight: Any = None,
     nulls: str = "unlabelled",
     split: str | None = None,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> BetterWeights:
     """The weights w~ for which sum_k w~_k S_k comes closest to the blended outcome sum_k w_k Y_k (the paper's remark in Section 5).
 
@@ -153,7 +151,7 @@ def _least_squares(scores: Floats, outcome: Floats, weight: Floats) -> Floats:
     return np.asarray(np.linalg.lstsq(gram, scores.T @ (weight * outcome), rcond=None)[0])
 
 
-def _standard_errors(scores: Floats, residual: Floats, weight: Floats, user: NDArray[Any]) -> Floats:
+def _standard_errors(scores: Floats, residual: Floats, weight: Floats, user: Array) -> Floats:
     """Sandwich: A^-1 (sum_m u_m u_m') A^-1 with u_m the user's sum of w S (Y - S'b)."""
     inverse = np.linalg.pinv(scores.T @ (scores * weight[:, None]))
     sums = np.stack([np.bincount(user, weight * residual * scores[:, k]) for k in range(scores.shape[1])], axis=1)

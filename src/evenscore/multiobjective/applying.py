@@ -12,6 +12,7 @@ from evenscore.engines.files import read_files
 from evenscore.engines.writing import copy_with_arrays, refuse_overwriting
 from evenscore.errors import OptionError, listing
 from evenscore.multiobjective.calibrator import JointApplied, JointCalibrator, check_weights
+from evenscore.types import Say
 
 
 def apply_files_jointly(
@@ -26,7 +27,7 @@ def apply_files_jointly(
     on_unknown: str = "error",
     nulls: str = "error",
     progress: Callable[[float], None] | None = None,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> JointApplied:
     """Write the files' rows to one file, with a column ``name_SCORE`` for each score and, with weights, ``name_blend``."""
     names, parts = list(scores) or list(calibrator.scores), list(group) or list(calibrator.columns.group)

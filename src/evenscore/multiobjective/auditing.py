@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from evenscore.errors import require_alpha, require_gap
+from evenscore.estimation.multiplicity import holm
+from evenscore.estimation.verdict import DISPARITY, combine, smallest
 from evenscore.multiobjective.accuracy import BetterWeights, squared_errors, weights_for
 from evenscore.multiobjective.calibrator import check_weights
 from evenscore.multiobjective.lemma import LemmaTest, lemma_test
 from evenscore.multiobjective.rows import JointRows, observe_jointly
 from evenscore.multiobjective.sweep import adjusted_verdict
 from evenscore.multiobjective.versions import COMPOSITE, composite_target, single_targets, tally_of, versions_of
-from evenscore.multiplicity import holm
 from evenscore.parity import parity_test
-from evenscore.parity.result import ParityTest
+from evenscore.parity.parity_result import ParityTest
 from evenscore.tables import Table, json_ready, number_text, p_text
-from evenscore.verdict import DISPARITY, combine, smallest
+from evenscore.types import Say
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +183,7 @@ def audit_objectives(
     tolerance: float | None = None,
     method: str = "auto",
     seed: int = 0,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> ObjectivesAudit:
     """Audit several scores and their blend: parity of each, the lemma's condition, squared errors, better weights.
 

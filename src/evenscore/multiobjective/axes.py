@@ -5,16 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.axis import forward
 from evenscore.errors import DataError, require_option, shortened
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from evenscore.tallies.axis import forward
+from evenscore.types import Array, Floats, Ints
 
 SCALES = ("auto", "score", "logit")
 NODES = {1: 256, 2: 96, 3: 32, 4: 16}  # nodes an axis by the number of scores; a bandwidth spans several of them
@@ -30,7 +27,7 @@ class Axis:
     scale: str
     nodes: Floats
 
-    def position(self, scores: NDArray[Any]) -> Floats:
+    def position(self, scores: Array) -> Floats:
         """Scores in units of the scale."""
         values = np.asarray(scores, dtype=np.float64)
         if self.scale == "logit":
@@ -55,13 +52,13 @@ class Axis:
         return bool(len(steps) and np.ptp(steps) <= 1e-9 * steps[0])
 
 
-def make_axes(scores: Sequence[NDArray[Any]], names: Sequence[str], scale: str, n_nodes: int) -> tuple[Axis, ...]:
+def make_axes(scores: Sequence[Array], names: Sequence[str], scale: str, n_nodes: int) -> tuple[Axis, ...]:
     """An axis for each score: on the logit scale when it is a probability ("auto"), with its values as nodes when they are few."""
     require_option("scale", scale, SCALES)
     return tuple(_axis(values, name, scale, n_nodes) for values, name in zip(scores, names, strict=True))
 
 
-def _axis(values: NDArray[Any], name: str, scale: str, n_nodes: int) -> Axis:
+def _axis(values: Array, name: str, scale: str, n_nodes: int) -> Axis:
     low, high = float(values.min()), float(values.max())
     unit = low >= 0 and high <= 1
     if scale == "logit" and not unit:

@@ -9,20 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.calibration.calibrator import NULLS, OFTEN, ON_UNKNOWN, Calibrator, Counted
 from evenscore.calibration.matching import Matched, match_groups, refuse_unknown
-from evenscore.coding import CHUNK
-from evenscore.columns import Column, common_length, find_column, nulls_in, number_array, numbers_in, open_table
+from evenscore.data.coding import CHUNK
+from evenscore.data.columns import Column, common_length, find_column, nulls_in, number_array, numbers_in, open_table
 from evenscore.errors import DataError, EvenscoreWarning, OptionError, listing, require_option, shortened
 from evenscore.multiobjective.axes import Axis
 from evenscore.multiobjective.maps import GroupMaps, ReadyMaps
 from evenscore.multiobjective.rows import JointColumns
 from evenscore.saving import as_path
 from evenscore.tables import Table, label_text
-
-Floats = NDArray[np.float64]
+from evenscore.types import Array, Floats, Ints, Mask
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -163,9 +161,7 @@ class JointCalibrator(Table):
             groups = [find_column(table, part, "group").values if isinstance(part, str) else part for part in groups]
         return scores, groups
 
-    def map_rows(
-        self, scores: Sequence[NDArray[Any]], matched: Matched, missing: Any = None, on_unknown: str = "error"
-    ) -> JointApplied:
+    def map_rows(self, scores: Sequence[Array], matched: Matched, missing: Any = None, on_unknown: str = "error") -> JointApplied:
         """Calibrated scores of rows whose groups are found already, in cache-sized steps."""
         found = np.empty((len(matched.places), len(scores)))
         ready = [ReadyMaps.of(each, self.axes) for each in self.maps]
@@ -272,7 +268,7 @@ def check_weights(weights: Any, scores: Sequence[str], outcomes: Sequence[str]) 
     return values
 
 
-def _missing(scores: list[Column], nulls: str) -> NDArray[np.bool_] | None:
+def _missing(scores: list[Column], nulls: str) -> Mask | None:
     """Rows without all scores, or an error."""
     masks = [(column, mask) for column in scores if (mask := nulls_in(column)) is not None]
     for column, mask in masks:
@@ -281,7 +277,7 @@ def _missing(scores: list[Column], nulls: str) -> NDArray[np.bool_] | None:
     return np.logical_or.reduce([mask for _, mask in masks]) if masks else None
 
 
-def _counts(groups: tuple[Any, ...], counts: NDArray[np.int64]) -> tuple[dict[str, Any], ...]:
+def _counts(groups: tuple[Any, ...], counts: Ints) -> tuple[dict[str, Any], ...]:
     names = ("rows", "outside", "far", "null_scores")
     labels = [*((group, True) for group in groups), (None, False)]
     found = [

@@ -7,17 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.multiobjective.axes import Axis, Corners, corners, node_positions, shape_of
-from evenscore.multiobjective.kernel import Moments, held, local_fit, moments, near, rule_of_thumb
 from evenscore.multiobjective.points import Points
+from evenscore.multiobjective.product_kernel import Moments, held, local_fit, moments, near, rule_of_thumb
 from evenscore.multiobjective.regression import Regression, fit_regression
 from evenscore.multiobjective.rows import N_FOLDS
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+from evenscore.types import Floats, Ints, Mask
 
 WIDTHS = tuple(np.geomspace(5.0, 0.6, 6).tolist())  # bandwidths to choose from, in units of the rule of thumb, the widest first
 

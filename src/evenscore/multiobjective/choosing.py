@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.calibration.stacking import simplex_minimum
 from evenscore.multiobjective.candidates import Candidate, in_range, mean_risk
 from evenscore.multiobjective.points import Points
-
-Floats = NDArray[np.float64]
+from evenscore.types import Floats
 
 LEAST_SHARE = 0.02  # of a mixture; smaller ones are noise
 

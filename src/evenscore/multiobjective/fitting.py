@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.calibration.fitting import FEWEST_USERS, calibrate
 from evenscore.engines import tally
@@ -21,9 +20,8 @@ from evenscore.multiobjective.maps import GroupMaps, ObjectiveMap
 from evenscore.multiobjective.points import Points, join, points_of_groups
 from evenscore.multiobjective.rows import JointColumns, JointRows, observe_jointly, require_pairs
 from evenscore.tables import label_text
-from evenscore.tally import WEIGHTINGS
-
-Floats = NDArray[np.float64]
+from evenscore.tallies.tally_state import WEIGHTINGS
+from evenscore.types import Floats, Say
 
 METHODS = ("auto", "kernel", "guided", "logistic", "linear")
 SINGLE = {"auto": "auto", "kernel": "kernel", "logistic": "platt"}
@@ -63,7 +61,7 @@ def calibrate_jointly(
     scale: str = "auto",
     nulls: str = "unlabelled",
     split: str | None = None,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> JointCalibrator:
     """Replace each of K scores by E(Y_k | S_1 ... S_K, G), so that every blend of them means the same in every group.
 

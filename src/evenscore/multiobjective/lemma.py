@@ -7,23 +7,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore.axis import backward
 from evenscore.errors import require_alpha
-from evenscore.gaps import MIN_EFFECTIVE
-from evenscore.inference import DRAWS, correlation, quadratic_tail, seeded, sup_tail, welch_z
+from evenscore.estimation.gaps import MIN_EFFECTIVE
+from evenscore.estimation.inference import DRAWS, correlation, quadratic_tail, seeded, sup_tail, welch_z
+from evenscore.estimation.multiplicity import holm
+from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, combine, smallest
 from evenscore.multiobjective.axes import Axis, make_axes
-from evenscore.multiobjective.kernel import rule_of_thumb
+from evenscore.multiobjective.product_kernel import rule_of_thumb
 from evenscore.multiobjective.rows import JointRows, observe_jointly
 from evenscore.multiobjective.versions import row_weights, versions_of
-from evenscore.multiplicity import holm
 from evenscore.parity.methods import PARTS, Evidence, Part, draw_statistics, p_value
 from evenscore.tables import Table, json_ready, label_text, number_text, p_text
-from evenscore.verdict import DISPARITY, INCONCLUSIVE, combine, smallest
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from evenscore.tallies.axis import backward
+from evenscore.types import Array, Floats, Ints, Say
 
 PLACES = 25  # combinations of scores to look at, spread like the people
 SAMPLE = 4000  # rows that say how people are spread
@@ -128,7 +125,7 @@ def joint_calibration_test(
     split: str | None = None,
     alpha: float = 0.05,
     seed: int = 0,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> LemmaTest:
     """Test E(Y_k | S_1 ... S_K, G) = S_k for every k and group: then every blend is calibrated and fair (the paper's lemma).
 
@@ -188,9 +185,7 @@ def _found(part: LemmaPart) -> str:
     return f"the outcome is {number_text(float(part.gap[worst]))} away from the score where it is farthest in standard errors"
 
 
-def _one(
-    x: Floats, weight: Floats, residual: Floats, user: NDArray[Any], axes: tuple[Axis, ...], rng: np.random.Generator
-) -> LemmaPart:
+def _one(x: Floats, weight: Floats, residual: Floats, user: Array, axes: tuple[Axis, ...], rng: np.random.Generator) -> LemmaPart:
     """One group and objective."""
     n_users = len(np.unique(user))
     if n_users < MIN_EFFECTIVE:
@@ -237,7 +232,7 @@ def _places(x: Floats, weight: Floats, deviation: Floats, rng: np.random.Generat
 
 
 def _sums(
-    x: Floats, weight: Floats, residual: Floats, user: NDArray[Any], places: Floats, bandwidth: Floats
+    x: Floats, weight: Floats, residual: Floats, user: Array, places: Floats, bandwidth: Floats
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Near each place: the sum of w K r, of w K, of the users' squared sums of w K, and the covariance of the first over users."""
     n = len(places)
@@ -255,7 +250,7 @@ def _sums(
     return total, mass, squares, covariance
 
 
-def _whole_users(user: NDArray[Any]) -> Iterator[tuple[Ints, Ints]]:
+def _whole_users(user: Array) -> Iterator[tuple[Ints, Ints]]:
     """Rows in steps that hold whole users side by side, and where in the step each user begins."""
     order = np.argsort(user, kind="stable")
     ordered = user[order]

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.multiobjective.axes import Axis, corners
 from evenscore.multiobjective.regression import Regression
-
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from evenscore.types import Array, Floats, Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ class ReadyMaps:
         columns = [each.grid + each.centre for each in found if each.grid is not None]
         return cls(maps, axes, np.stack([*columns, known.astype(np.float64)], axis=1), gridded)
 
-    def at(self, scores: Sequence[NDArray[Any]]) -> tuple[Floats, int, int]:
+    def at(self, scores: Sequence[Array]) -> tuple[Floats, int, int]:
         """The maps at scores, K arrays (n,): (n, K); how many rows have a score outside what was seen, and how many nobody near."""
         positions, outside = [], np.zeros(len(scores[0]), dtype=bool)
         for axis, values, low, high in zip(self.axes, scores, self.maps.low, self.maps.high, strict=True):

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.multiobjective.axes import Axis
 from evenscore.multiobjective.rows import N_FOLDS, JointRows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from evenscore.types import Array, Floats, Ints
 
 MANY_ROWS = 300_000  # of a group, beyond which rows are gathered into cells
 CELLS = {1: 4096, 2: 160, 3: 48, 4: 20}  # cells an axis by the number of scores
@@ -107,9 +104,7 @@ def _points(rows: JointRows, axes: Sequence[Axis], weighting: str, group: int, c
     )
 
 
-def _weights(
-    rows: JointRows, k: int, chosen: Ints, user: NDArray[Any], count: Ints, weighting: str, group: int, n_groups: int
-) -> Floats:
+def _weights(rows: JointRows, k: int, chosen: Ints, user: Array, count: Ints, weighting: str, group: int, n_groups: int) -> Floats:
     """v / n_m of labelled rows with n_m the user's labelled rows in the group, or v alone when rows weigh the same; else 0."""
     weight = np.ones(len(chosen)) if rows.weight is None else rows.weight[chosen].astype(np.float64)
     if weighting == "user":

@@ -6,11 +6,9 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore.axis import backward
-
-Floats = NDArray[np.float64]
+from evenscore.tallies.axis import backward
+from evenscore.types import Floats
 
 RIDGE = 0.05  # users' worth of pull towards no slope, so that outcomes that never vary or separate have a finite fit
 STEPS = 60

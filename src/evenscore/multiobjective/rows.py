@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.coding import CHUNK, Codes, Users, code_type, independent_users
-from evenscore.columns import Column, Mask, common_length, find_column, nulls_in, numbers_in, open_table
+from evenscore.data.coding import CHUNK, Codes, Users, code_type, independent_users
+from evenscore.data.columns import Column, common_length, find_column, nulls_in, numbers_in, open_table
+from evenscore.data.observations import NULLS, group_columns, groups_of, is_binary, users_of, weights_of
+from evenscore.data.splits import Split
 from evenscore.engines import collect
 from evenscore.errors import DataError, OptionError, listing, require_option, shortened
-from evenscore.observations import NULLS, group_columns, groups_of, is_binary, users_of, weights_of
 from evenscore.saving import pack_label
-from evenscore.splits import Split
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from evenscore.types import Array, Floats, Ints, Mask, Say
 
 N_FOLDS = 5
 SPARSE = 50_000_000  # a table of (user, group) larger than this, and ids are renumbered first
@@ -45,8 +43,8 @@ class JointRows:
     dropped: rows left out, by column. split: the share of the users, if not all.
     """
 
-    scores: tuple[NDArray[Any], ...]
-    outcomes: tuple[NDArray[Any], ...]
+    scores: tuple[Array, ...]
+    outcomes: tuple[Array, ...]
     labelled: tuple[Mask | None, ...]
     binary: tuple[bool, ...]
     group: NDArray[np.uint8]
@@ -106,7 +104,7 @@ def observe_jointly(
     weight: Any = None,
     nulls: str = "unlabelled",
     split: str | None = None,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> JointRows:
     """Check and code the columns of any data that ``es.tally`` takes."""
     require_option("nulls", nulls, NULLS)
@@ -229,7 +227,7 @@ def _without_nulls(
     return kept, labelled, {name: int(mask.sum()) for name, mask in missing.items()}
 
 
-def _varying(column: Column) -> NDArray[Any]:
+def _varying(column: Column) -> Array:
     values = numbers_in(column)
     if values.min() == values.max():
         raise DataError(f"{column} is {values[0]} in all {len(values):,} rows; a constant score says nothing: leave it out")

@@ -10,23 +10,21 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore import __version__
+from evenscore._version import __version__
 from evenscore.calibration.calibrator import Calibrator
-from evenscore.calibration.document import Document, decode_document, kind_of, save_document, sealed
+from evenscore.calibration.calibrator_file import Document, decode_document, kind_of, save_document, sealed
 from evenscore.calibration.storage import as_document as single_document
 from evenscore.calibration.storage import decode_calibrator
-from evenscore.columns import LARGEST
+from evenscore.data.columns import LARGEST
+from evenscore.data.observations import MAX_GROUPS
 from evenscore.multiobjective.axes import Axis
 from evenscore.multiobjective.calibrator import JointCalibrator
 from evenscore.multiobjective.maps import GroupMaps, ObjectiveMap
 from evenscore.multiobjective.regression import Regression
 from evenscore.multiobjective.rows import JointColumns
-from evenscore.observations import MAX_GROUPS
 from evenscore.saving import pack_label, read_whole, unpack_label
-
-Floats = NDArray[np.float64]
+from evenscore.types import Floats
 
 KIND = "joint calibrator"
 

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.errors import OptionError, require_alpha, require_count, require_gap, shortened
+from evenscore.estimation.multiplicity import holm
+from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine, smallest
 from evenscore.multiobjective.calibrator import check_weights
 from evenscore.multiobjective.rows import JointRows, observe_jointly
 from evenscore.multiobjective.versions import composite_target, tally_of, versions_of
-from evenscore.multiplicity import holm
 from evenscore.parity import parity_test
-from evenscore.parity.result import ParityTest
+from evenscore.parity.parity_result import ParityTest
 from evenscore.tables import Table, json_ready, p_text
-from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine, smallest
-
-Floats = NDArray[np.float64]
+from evenscore.types import Floats, Progress, Say
 
 MOST_WEIGHTS = 1000
 
@@ -143,8 +141,8 @@ def sweep_weights(
     tolerance: float | None = None,
     method: str = "auto",
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
-    say: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
+    say: Say | None = None,
 ) -> WeightSweep:
     """Test predictive parity of the blended score for many weights, before and after calibration.
 

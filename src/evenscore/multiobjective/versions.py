@@ -7,21 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.matching import match_groups, refuse_unknown
-from evenscore.columns import Mask
-from evenscore.counting import count
+from evenscore.data.observations import Columns, Observations
+from evenscore.data.splits import Split
 from evenscore.errors import DataError, OptionError, listing, shortened
-from evenscore.lattice import Lattice
 from evenscore.multiobjective.calibrator import JointCalibrator
 from evenscore.multiobjective.rows import JointRows
-from evenscore.observations import Columns, Observations
-from evenscore.splits import Split
-from evenscore.tally import Tally
-
-Floats = NDArray[np.float64]
+from evenscore.tallies.counting import count
+from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.tally_state import Tally
+from evenscore.types import Array, Floats, Mask
 
 BEFORE = "before"
 COMPOSITE = "composite"
@@ -155,7 +152,7 @@ def tally_of(rows: JointRows, scores: Floats, target: Target) -> Tally:
     return count(observations, Lattice.from_scores(score), None)
 
 
-def row_weights(rows: JointRows, labelled: Mask | None, codes: NDArray[Any] | None = None) -> Floats:
+def row_weights(rows: JointRows, labelled: Mask | None, codes: Array | None = None) -> Floats:
     """v / n_m for labelled rows, n_m the user's labelled rows in the group, else 0; (n_rows,)."""
     codes = rows.users_in_groups() if codes is None else codes
     size = len(rows.fold) * len(rows.groups)

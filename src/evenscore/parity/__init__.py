@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from evenscore.bandwidth import narrow_words
-from evenscore.comparison import Comparison, Sides, Whole, compare_groups, compare_rest
-from evenscore.curves import grid_positions, margins
 from evenscore.errors import OptionError, require_alpha, require_flag, require_gap, require_option
-from evenscore.gaps import (
+from evenscore.estimation.bandwidth import narrow_words
+from evenscore.estimation.comparison import Comparison, Sides, Whole, compare_groups, compare_rest
+from evenscore.estimation.fitted_curves import grid_positions, margins
+from evenscore.estimation.gaps import (
     Null,
     Process,
     comparison_grid,
@@ -24,7 +24,7 @@ from evenscore.gaps import (
     judgeable,
     require_inside,
 )
-from evenscore.inference import (
+from evenscore.estimation.inference import (
     DRAWS,
     PValue,
     correlation,
@@ -35,7 +35,7 @@ from evenscore.inference import (
     sup_tail,
     welch_z,
 )
-from evenscore.multiplicity import holm
+from evenscore.estimation.multiplicity import holm
 from evenscore.parity.joint import JointDraws
 from evenscore.parity.methods import (
     AUTO,
@@ -50,14 +50,11 @@ from evenscore.parity.methods import (
     p_value,
     parts_of,
 )
+from evenscore.parity.parity_result import Formulation, PairTest, ParityTest
 from evenscore.parity.reasons import few_users, judged, means_only, too_coarse_words, why_not
 from evenscore.parity.regions import find_regions
-from evenscore.parity.result import Formulation, PairTest, ParityTest
-from evenscore.tally import Tally, require_groups, require_tally
-
-Floats = NDArray[np.float64]
-
-Progress = Callable[[int, int], None]
+from evenscore.tallies.tally_state import Tally, require_groups, require_tally
+from evenscore.types import Floats, Progress
 
 COMPARISONS = ("pairs", "reference", "rest")
 MANY_PAIRS = 100

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.bandwidth import choose_bandwidth
-from evenscore.comparison import REST, Comparison, Sides
-from evenscore.curves import unsmoothed
-from evenscore.inference import DRAWS, RESOLVED, draw_normal, seeded
-from evenscore.kernels import fit_at_cells, inverse_weight
-from evenscore.multiplicity import draw_ranks, holm, single_step
+from evenscore.estimation.bandwidth import choose_bandwidth
+from evenscore.estimation.comparison import REST, Comparison, Sides
+from evenscore.estimation.fitted_curves import unsmoothed
+from evenscore.estimation.inference import DRAWS, RESOLVED, draw_normal, seeded
+from evenscore.estimation.kernels import fit_at_cells, inverse_weight
+from evenscore.estimation.multiplicity import draw_ranks, holm, single_step
 from evenscore.parity.methods import Evidence
-from evenscore.tally import Tally
+from evenscore.tallies.tally_state import Tally
+from evenscore.types import Floats, Ints
 
-Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]  # enough for what is only ranked, in half the time and memory
 
 NOISE_BYTES = 1 << 29
@@ -71,7 +71,7 @@ class JointDraws:
         return adjusted, how if complete else how + ", far tails by Holm's method"
 
 
-def _at_all(matrix: Floats, cells: NDArray[np.int64], noise: Singles) -> Floats:
+def _at_all(matrix: Floats, cells: Ints, noise: Singles) -> Floats:
     """A matrix on some cells times noise at all of them, (n, draws)."""
     wide = np.zeros((len(matrix), len(noise)), dtype=noise.dtype)
     wide[:, cells] = matrix
@@ -122,7 +122,7 @@ def _own_fit(tally: Tally, group: Any, weighting: str, degree: int, kernel: str,
 def _stacked_noise(
     tally: Tally,
     weighting: str,
-    used: dict[int, NDArray[np.int64]],
+    used: dict[int, Ints],
     fits: dict[int, Floats],
     draws: int,
     rng: np.random.Generator,

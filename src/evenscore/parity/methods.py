@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore.comparison import Comparison
-from evenscore.gaps import Null, Process, cumulative, judgeable, multiscale
-from evenscore.inference import RESOLVED, PValue, correlation, draw_normal, empirical_p, quadratic_tail, sup_tail
-from evenscore.multiplicity import benjamini_hochberg, bonferroni, draw_ranks, holm
-
-Floats = NDArray[np.float64]
+from evenscore.estimation.comparison import Comparison
+from evenscore.estimation.gaps import Null, Process, cumulative, judgeable, multiscale
+from evenscore.estimation.inference import RESOLVED, PValue, correlation, draw_normal, empirical_p, quadratic_tail, sup_tail
+from evenscore.estimation.multiplicity import benjamini_hochberg, bonferroni, draw_ranks, holm
+from evenscore.types import Floats
 
 CORRECTIONS = {"bonferroni": bonferroni, "holm": holm, "bh": benjamini_hochberg}
 # Which statistics a method looks at, and the share of the level that each gets. With halves, combined finds a local gap 5 points

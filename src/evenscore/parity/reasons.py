@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evenscore.bandwidth import narrow_words
-from evenscore.comparison import Comparison
-from evenscore.gaps import MIN_EFFECTIVE, Process, enough_users
-from evenscore.parity.result import PairTest, not_shown
-from evenscore.tally import Tally
-from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY
+from evenscore.estimation.bandwidth import narrow_words
+from evenscore.estimation.comparison import Comparison
+from evenscore.estimation.gaps import MIN_EFFECTIVE, Process, enough_users
+from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
+from evenscore.parity.parity_result import PairTest, not_shown
+from evenscore.tallies.tally_state import Tally
 
 
 def judged(pair: PairTest, p_adjusted: float, alpha: float, tolerance: float | None) -> PairTest:

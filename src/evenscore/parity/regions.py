@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore.comparison import Comparison, Side, full
-from evenscore.parity.result import PairTest, Region
-
-Floats = NDArray[np.float64]
+from evenscore.estimation.comparison import Comparison, Side, full
+from evenscore.parity.parity_result import PairTest, Region
+from evenscore.types import Floats
 
 
 def find_regions(pair: PairTest, comparison: Comparison, points: Floats, tolerance: float) -> tuple[Region, ...]:

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.audit.comparison import AuditComparison
-from evenscore.audit.result import Audit
-from evenscore.curves import unsmoothed
+from evenscore.auditing.audit_comparison import AuditComparison
+from evenscore.auditing.audit_result import Audit
 from evenscore.errors import EvenscoreError
+from evenscore.estimation.fitted_curves import unsmoothed
 from evenscore.ordering import OrderingTest
 from evenscore.planning import Plan
 from evenscore.report.display import displayed
 from evenscore.report.figures import COLOURS, STYLES, axes, draw_curves, draw_gaps, plain
 from evenscore.simulation.study_result import Study
 from evenscore.tables import label_text, p_text
-from evenscore.tally import Tally
+from evenscore.tallies.tally_state import Tally
 
 
 @displayed

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from evenscore.lattice import Lattice
+from evenscore.tallies.lattice import Lattice
 
 Scale = Callable[[float], float]
 

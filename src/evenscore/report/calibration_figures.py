@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from evenscore.calibration.calibrator import Calibrator
-from evenscore.calibration.verify import Verification, rms_gap
+from evenscore.calibration.verification import Verification, rms_gap
 from evenscore.report.display import displayed
 from evenscore.report.figures import COLOURS, STYLES, axes, plain
 from evenscore.tables import p_text

@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from evenscore.calibration_error.result import CalibrationError
-from evenscore.impact.result import Impact
-from evenscore.marginal.result import MarginalTest
+from evenscore.impact.impact_result import Impact
+from evenscore.marginal.marginal_result import MarginalTest
+from evenscore.miscalibration.error_result import CalibrationError
 from evenscore.report.document import Estimate, Intervals, Rule
 from evenscore.report.score_charts import short
 from evenscore.report.sheets import sheet, with_everybody
-from evenscore.thresholds.result import Thresholds
+from evenscore.thresholds.thresholds_result import Thresholds
 
 MOST_LINES = 30
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from evenscore.curves import Curves
 from evenscore.errors import EvenscoreError
-from evenscore.parity.result import ParityTest
+from evenscore.estimation.fitted_curves import Curves
+from evenscore.parity.parity_result import ParityTest
 from evenscore.report.display import displayed
 from evenscore.tables import label_text, p_text
 

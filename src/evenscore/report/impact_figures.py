@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from evenscore.calibration_error.result import CalibrationError
-from evenscore.impact.result import CLASSIFICATION, Impact
+from evenscore.impact.impact_result import CLASSIFICATION, Impact
+from evenscore.miscalibration.error_result import CalibrationError
 from evenscore.report.display import displayed
 from evenscore.report.figures import COLOURS, STYLES, axes, plain
 

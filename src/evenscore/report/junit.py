@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from evenscore.audit.gate import FAILED, UNSHOWN
-from evenscore.audit.result import Audit, Subject
+from evenscore.auditing.audit_result import Audit, Subject
+from evenscore.auditing.gate import FAILED, UNSHOWN
 from evenscore.report.words import subject_sentences
 
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from evenscore.audit.result import Audit
+from evenscore.auditing.audit_result import Audit
 from evenscore.report.words import audit_sentences, headline
 from evenscore.tables import cell_texts, printable
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from evenscore.estimation.verdict import DISPARITY
 from evenscore.multiobjective.sweep import WeightSweep
 from evenscore.report.display import displayed
 from evenscore.report.figures import COLOURS, axes, plain
-from evenscore.verdict import DISPARITY
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 

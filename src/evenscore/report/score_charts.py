@@ -7,18 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore.audit.result import Subject
-from evenscore.curves import FEW_VALUES, Curve, Curves, unsmoothed
-from evenscore.lattice import Lattice
-from evenscore.parity.result import PairTest
+from evenscore.auditing.audit_result import Subject
+from evenscore.estimation.fitted_curves import FEW_VALUES, Curve, Curves, unsmoothed
+from evenscore.estimation.verdict import DISPARITY
+from evenscore.parity.parity_result import PairTest
 from evenscore.report.axes import score_ticks
 from evenscore.report.document import Chart, Panel, Rule, Series, Sheet, Values
 from evenscore.tables import label_text, number_text, p_text, printable
-from evenscore.verdict import DISPARITY
-
-Floats = NDArray[np.float64]
+from evenscore.tallies.lattice import Lattice
+from evenscore.types import Floats, Ints
 
 MOST_GROUPS, MOST_PAIRS = 10, 8
 READINGS = 25  # rows of the table under a picture of curves
@@ -235,7 +233,7 @@ def _gap_chart(subject: Subject, pair: PairTest, key: str) -> Chart:
     )
 
 
-def _thinned(n_points: int, most: int) -> NDArray[np.int64]:
+def _thinned(n_points: int, most: int) -> Ints:
     return np.arange(n_points) if n_points <= most else np.unique(np.linspace(0, n_points - 1, most).round().astype(np.int64))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evenscore.audit.result import Audit, Subject
+from evenscore.auditing.audit_result import Audit, Subject
 from evenscore.report.document import Chart, Document, Fact, Intervals, Part, Section, Sheet
 from evenscore.report.estimate_charts import error_chart, impact_chart, marginal_chart, threshold_chart
 from evenscore.report.score_charts import curve_chart, gap_charts, outcome_chart, shown_curves

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import textwrap
 
-from evenscore.audit.result import Audit, Subject
+from evenscore.auditing.audit_result import Audit, Subject
+from evenscore.estimation.verdict import DISPARITY
 from evenscore.report.words import at_some_scores, headline, largest_pair, limits, sides, subject_sentences
 from evenscore.tables import number_text, p_text, printable, text_table
-from evenscore.verdict import DISPARITY
 
 WIDTH = 96
 INK = {"disparity": "31;1", "inconclusive": "33;1", "parity": "36;1"}

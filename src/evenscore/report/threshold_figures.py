@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from evenscore.errors import require_option
-from evenscore.marginal.result import MarginalTest
+from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.report.display import displayed
 from evenscore.report.figures import COLOURS, STYLES, axes, plain
 from evenscore.saving import as_path, write_whole
 from evenscore.tables import number_text, p_text
-from evenscore.thresholds.result import Thresholds
+from evenscore.thresholds.thresholds_result import Thresholds
 
 KINDS = ("png", "svg", "pdf")
 AROUND = 0.35  # of the scores, on either side of all cuts

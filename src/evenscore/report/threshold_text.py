@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from evenscore.marginal.result import MarginalTest
+from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
+from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.report.text import _wrapped
 from evenscore.tables import p_text, printable, text_table
-from evenscore.tally import Tally
-from evenscore.thresholds.result import Thresholds
-from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY
+from evenscore.tallies.tally_state import Tally
+from evenscore.thresholds.thresholds_result import Thresholds
 
 WORDS = {
     DISPARITY: "the bar is not equally high for everyone",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from evenscore.audit.result import Audit
+from evenscore.auditing.audit_result import Audit
 from evenscore.errors import EvenscoreError, first_line, require_text
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenscore.audit.result import Audit, Subject
-from evenscore.parity.result import PairTest, ParityTest, Region
+from evenscore.auditing.audit_result import Audit, Subject
+from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
+from evenscore.parity.parity_result import PairTest, ParityTest, Region
 from evenscore.tables import label_text, number_text, p_text
-from evenscore.verdict import DISPARITY, INCONCLUSIVE, PARITY
 
 HEADLINES = {
     DISPARITY: "the same score does not mean the same outcome in every group",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenscore import __version__
+from evenscore._version import __version__
 from evenscore.errors import FileError, require_count
 from evenscore.reproduction.bias import METHODS, Bias, biases, calibration_errors, truths
 from evenscore.reproduction.document import to_html, to_markdown
@@ -21,11 +21,10 @@ from evenscore.reproduction.page import page
 from evenscore.reproduction.settings import BIAS_USERS, DEPENDENT, FAST, FULL, INDEPENDENT, Effort, bias_simulation, flip_simulation
 from evenscore.saving import named, write_whole
 from evenscore.simulation import Simulation, Workers
-from evenscore.simulation.study import study
+from evenscore.simulation.studies import study
 from evenscore.simulation.study_result import Study
 from evenscore.tables import Table, json_ready
-
-Progress = Callable[[int, int], object]
+from evenscore.types import Progress
 
 DIGITS = 8  # of the numbers that are written: what other linear algebra libraries agree on
 

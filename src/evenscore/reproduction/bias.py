@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from evenscore.calibration_error import calibration_error
 from evenscore.engines import tally as tally_of
+from evenscore.miscalibration import calibration_error
 from evenscore.reproduction.settings import BIAS_BINS, BIAS_USERS, DEPENDENT, INDEPENDENT, bias_simulation
 from evenscore.simulation.study_result import Study
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.curves import Curves, curves
 from evenscore.engines import tally as tally_of
+from evenscore.estimation.fitted_curves import Curves, curves
 from evenscore.parity import parity_family, parity_test
 from evenscore.parity.methods import AUTO
-from evenscore.parity.result import PairTest, ParityTest
+from evenscore.parity.parity_result import PairTest, ParityTest
 from evenscore.reproduction.settings import FLIP_BANDWIDTH, FLIP_USERS, ONE, TWO, flip_grid, flip_simulation
 from evenscore.tables import p_text
-from evenscore.tally import Tally
+from evenscore.tallies.tally_state import Tally
 
 BEFORE, POOLED, PER_USER = "before the injection", "after, pooled iid", "after, per user"
 SHIFTS = (-0.05, -0.10, -0.25, -0.50)

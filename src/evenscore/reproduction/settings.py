@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.simulation import BusyBeta, BusyCurve, PoissonRows, PowerUsers, Simulation, simulate
-
-Floats = NDArray[np.float64]
+from evenscore.types import Floats
 
 ONE, TWO = "group 1", "group 2"
 

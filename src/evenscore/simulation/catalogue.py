@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.errors import OptionError, listing
 from evenscore.simulation.designs import ALTERNATIVES, DESIGNS
@@ -17,9 +16,10 @@ from evenscore.simulation.power_users import PowerUsers
 from evenscore.simulation.ranking import RankingSimulation, simulate_ranking
 from evenscore.simulation.specification import Simulation, simulate
 from evenscore.tables import json_ready
+from evenscore.types import Array, Floats
 
 Known = Simulation | RankingSimulation | Objectives
-Data = Mapping[str, NDArray[Any]]
+Data = Mapping[str, Array]
 
 GRID = np.linspace(0, 1, 101)
 
@@ -97,7 +97,7 @@ def truth_document(spec: Known) -> dict[str, Any]:
     return {"notes": ["the means of all outcomes given all scores are in the data, columns mean_<objective>"]}
 
 
-def true_means(spec: Known, data: Data) -> dict[str, NDArray[np.float64]]:
+def true_means(spec: Known, data: Data) -> dict[str, Floats]:
     """The expected outcome of each row given its scores and group; one column for each outcome."""
     names = [f"mean_{name}" for name in spec.objectives] if isinstance(spec, Objectives) else ["mean"]
     found = np.full((len(data["group"]), len(names)), np.nan)

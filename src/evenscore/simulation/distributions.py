@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from evenscore.errors import OptionError, require_count, require_number
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from evenscore.types import Floats, Ints
 
 LATENT = np.linspace(-8.5, 8.5, 4097)  # beyond these a normal variable does not go in any sample one can hold
 MAX_ROWS = 1_000_000

@@ -7,19 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.errors import require_count, require_option
 from evenscore.simulation.distributions import BusyBeta, density_of, rows_of
 from evenscore.simulation.outcomes import BusyCurve, correlated_normals, curve_of, draw_outcomes, pulled
 from evenscore.tables import FRAMES
+from evenscore.types import Array, Floats, Ints
 
 if TYPE_CHECKING:
     from evenscore.simulation.specification import Simulation
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Data = dict[str, NDArray[Any]]
+Data = dict[str, Array]
 Seed = int | Sequence[int]
 Spec = TypeVar("Spec")
 
@@ -91,7 +89,7 @@ def _split(code: Ints, n_codes: int) -> list[Ints]:
     return np.split(order, np.cumsum(np.bincount(code, minlength=n_codes))[:-1])
 
 
-def _outcomes(spec: Simulation, rng: np.random.Generator, mean: Floats, user: Ints) -> NDArray[Any]:
+def _outcomes(spec: Simulation, rng: np.random.Generator, mean: Floats, user: Ints) -> Array:
     return draw_outcomes(
         rng,
         mean=mean,
@@ -120,7 +118,7 @@ def _joined(parts: list[Data]) -> Data:
     return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _labelled(spec: Simulation, score: Floats, outcome: NDArray[Any]) -> NDArray[Any]:
+def _labelled(spec: Simulation, score: Floats, outcome: Array) -> Array:
     """Outcomes with nan where the decision withheld them."""
     if spec.threshold is None:
         return outcome
@@ -128,7 +126,7 @@ def _labelled(spec: Simulation, score: Floats, outcome: NDArray[Any]) -> NDArray
     return np.where(known, outcome, np.nan)
 
 
-def label_array(groups: tuple[Any, ...]) -> NDArray[Any]:
+def label_array(groups: tuple[Any, ...]) -> Array:
     """The labels as an array; mixed types stay what they are."""
     if len({type(label) for label in groups}) == 1:
         return np.array(groups)

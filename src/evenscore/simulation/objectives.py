@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
-from evenscore.columns import number_array
+from evenscore.data.columns import number_array
 from evenscore.errors import (
     OptionError,
     require_count,
@@ -22,11 +22,11 @@ from evenscore.errors import (
 )
 from evenscore.simulation.distributions import PoissonRows, RowsPerUser, rows_of
 from evenscore.simulation.drawing import Data, Seed, drawn, label_array
+from evenscore.simulation.ingredients import Label, as_rows, by_group, place_of, plain, require_distinct
 from evenscore.simulation.outcomes import BINARY
-from evenscore.simulation.parts import Label, as_rows, by_group, place_of, plain, require_distinct
 from evenscore.tables import label_text
+from evenscore.types import Floats
 
-Floats = NDArray[np.float64]
 Matrix = tuple[tuple[float, ...], ...]
 
 REAL = "real"

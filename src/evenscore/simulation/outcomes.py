@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from evenscore.errors import require_count, require_number, require_option
 from evenscore.simulation.distributions import MAX_LEVELS
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from evenscore.types import Floats, Ints
 
 BINARY, HEAVY_TAILED = "binary", "heavy-tailed"
 OUTCOMES = (BINARY, HEAVY_TAILED)

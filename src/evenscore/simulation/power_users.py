@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from evenscore.errors import require_count, require_number
 from evenscore.simulation.distributions import MAX_ROWS, AnyDensity, density_of
 from evenscore.simulation.outcomes import AnyCurve, curve_of
-
-Floats = NDArray[np.float64]
+from evenscore.types import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,14 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from evenscore.errors import OptionError, require_count, require_number, require_option, require_sequence, require_text, shortened
 from evenscore.simulation.distributions import Density, RowsPerUser, rows_of
 from evenscore.simulation.drawing import Data, Seed, drawn, label_array
+from evenscore.simulation.ingredients import Label, as_curve, as_density, as_rows, by_group, plain, require_distinct
 from evenscore.simulation.outcomes import BINARY, Curve, draw_outcomes
-from evenscore.simulation.parts import Label, as_curve, as_density, as_rows, by_group, plain, require_distinct
-
-Floats = NDArray[np.float64]
+from evenscore.types import Floats
 
 NODES = np.linspace(-6, 6, 1201)  # of an item's own latent score
 HERMITE = 31  # nodes for what the items of a query have in common

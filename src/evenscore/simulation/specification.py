@@ -25,8 +25,7 @@ from evenscore.simulation.distributions import (
     density_of,
 )
 from evenscore.simulation.drawing import Seed, draw, drawn
-from evenscore.simulation.outcomes import BINARY, OUTCOMES, AnyCurve, BusyCurve
-from evenscore.simulation.parts import (
+from evenscore.simulation.ingredients import (
     Label,
     as_any_curve,
     as_any_density,
@@ -37,6 +36,7 @@ from evenscore.simulation.parts import (
     read_part,
     require_distinct,
 )
+from evenscore.simulation.outcomes import BINARY, OUTCOMES, AnyCurve, BusyCurve
 from evenscore.simulation.power_users import PowerUsers
 from evenscore.simulation.truth import Truth
 from evenscore.tables import label_text

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.errors import OptionError, listing, shortened
 from evenscore.simulation.specification import Simulation
 from evenscore.tables import Table, json_ready
-
-Floats = NDArray[np.float64]
+from evenscore.types import Floats
 
 NO_GAP = 1e-9
 SHOWN = np.linspace(0.05, 0.95, 19)

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from evenscore.errors import OptionError, require_option
 from evenscore.simulation.distributions import Beta, BusyBeta, Density, busy_lead, density_of, masses, user_weights
 from evenscore.simulation.outcomes import BusyCurve, Curve, curve_of, pulled
 from evenscore.tables import Table
+from evenscore.types import Floats
 
 if TYPE_CHECKING:
     from evenscore.simulation.specification import Simulation
 
-Floats = NDArray[np.float64]
 
 WEIGHTINGS = ("user", "row")
 SHOWN = np.linspace(0, 1, 21)

@@ -7,19 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore.calibration.kernel import Kernel
+from evenscore.calibration.kernel_map import Kernel
 from evenscore.errors import DataError, OptionError, is_finite, require_alpha, require_option, shortened
-from evenscore.inference import seeded
+from evenscore.estimation.inference import seeded
 from evenscore.marginal.cut import Cut, cut_words, make_cuts, outcomes_rise
 from evenscore.tables import label_text
-from evenscore.tally import WEIGHTINGS, Tally, require_groups, require_tally
-from evenscore.thresholds.curves import Rung, draw_curves, knot_covariance, make_rung, ranks
-from evenscore.thresholds.result import STRATEGIES, GroupThreshold, Rates, ThresholdCurve, Thresholds
+from evenscore.tallies.tally_state import WEIGHTINGS, Tally, require_groups, require_tally
 from evenscore.thresholds.solver import Ladder, solve
-
-Floats = NDArray[np.float64]
+from evenscore.thresholds.strictness_curves import Rung, draw_curves, knot_covariance, make_rung, ranks
+from evenscore.thresholds.thresholds_result import STRATEGIES, GroupThreshold, Rates, ThresholdCurve, Thresholds
+from evenscore.types import Floats
 
 FEWEST_USERS = 10  # a group with fewer keeps its threshold
 CLEAR = 2.5  # standard errors by which a curve must fall before that is worth a word

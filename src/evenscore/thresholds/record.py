@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from evenscore import __version__
+from evenscore._version import __version__
 from evenscore.errors import EvenscoreError, FileError
 from evenscore.saving import pack_label, read_whole, unpack_label, write_whole
 

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from evenscore.types import Floats
 
 FINE = np.linspace(0.0, 1.0, 33)
 COARSE = np.linspace(0.0, 1.0, 65)

@@ -13,12 +13,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from evenscore.calibration.kernel import Kernel
+from evenscore.calibration.kernel_map import Kernel
 from evenscore.calibration.matching import match_groups, read_scores, refuse_unknown
-from evenscore.coding import FOLDS, hash_ids
-from evenscore.columns import find_column, to_numpy
+from evenscore.data.coding import FOLDS, hash_ids
+from evenscore.data.columns import find_column, to_numpy
 from evenscore.errors import (
     DataError,
     OptionError,
@@ -29,15 +28,16 @@ from evenscore.errors import (
     require_option,
     shortened,
 )
+from evenscore.estimation.verdict import PARITY
 from evenscore.marginal import marginal_test
 from evenscore.marginal.cut import POSITIVE
 from evenscore.saving import as_path
 from evenscore.tables import Table, json_ready, label_text, number_text, p_text
-from evenscore.tally import WEIGHTINGS, Tally, require_tally
+from evenscore.tallies.tally_state import WEIGHTINGS, Tally, require_tally
 from evenscore.thresholds import solve_thresholds
 from evenscore.thresholds.record import Round, Settings, Step, load_trial, save_trial
-from evenscore.thresholds.result import STRATEGIES, GroupThreshold
-from evenscore.verdict import PARITY
+from evenscore.thresholds.thresholds_result import STRATEGIES, GroupThreshold
+from evenscore.types import Mask
 
 RESOLUTION = 1 << 20
 
@@ -173,7 +173,7 @@ class ThresholdTrial(Table):
         steps = tuple(map(_kept, self._steps)) if self.done else self._steps
         return Proposal(steps, self._settings.explore, self.done, self.reason)
 
-    def exposed(self, users: Any) -> NDArray[np.bool_]:
+    def exposed(self, users: Any) -> Mask:
         """Who belongs to the share of people that exploration is for: the same users in every round."""
         column = find_column(None, users, "users")
         if self._settings.explore is None:
@@ -181,7 +181,7 @@ class ThresholdTrial(Table):
         hashes = hash_ids(to_numpy(column.values).tolist())
         return np.asarray(hashes // FOLDS % RESOLUTION < self._settings.explore * RESOLUTION)
 
-    def decide(self, scores: Any, groups: Any, users: Any = None) -> NDArray[np.bool_]:
+    def decide(self, scores: Any, groups: Any, users: Any = None) -> Mask:
         """The decision for each row under the proposed thresholds; with ``explore`` users must be given."""
         array, _ = read_scores(scores, "error")
         proposal = self.propose()

@@ -1,0 +1,59 @@
+"""The public names and where they live: the one list, which ``__init__.py`` reads to load each name when it is first used."""
+
+from evenscore.auditing import audit as audit
+from evenscore.auditing.audit_comparison import AuditComparison as AuditComparison
+from evenscore.auditing.audit_comparison import compare_audits as compare_audits
+from evenscore.auditing.audit_result import Audit as Audit
+from evenscore.auditing.audit_result import GateError as GateError
+from evenscore.auditing.gate import Gate as Gate
+from evenscore.calibration.calibrator import Calibrator as Calibrator
+from evenscore.calibration.fitting import calibrate as calibrate
+from evenscore.calibration.in_engine import apply_calibrator as apply_calibrator
+from evenscore.calibration.verification import Verification as Verification
+from evenscore.calibration.verification import verify as verify
+from evenscore.engines import tally as tally
+from evenscore.errors import DataError as DataError
+from evenscore.errors import EvenscoreError as EvenscoreError
+from evenscore.errors import EvenscoreWarning as EvenscoreWarning
+from evenscore.errors import FileError as FileError
+from evenscore.errors import MergeError as MergeError
+from evenscore.errors import OptionError as OptionError
+from evenscore.estimation.fitted_curves import Curves as Curves
+from evenscore.estimation.fitted_curves import curves as curves
+from evenscore.impact import classification_impact as classification_impact
+from evenscore.impact.impact_result import Impact as Impact
+from evenscore.impact.ranking import rank_impact as rank_impact
+from evenscore.marginal import marginal_test as marginal_test
+from evenscore.marginal.marginal_result import MarginalTest as MarginalTest
+from evenscore.miscalibration import CalibrationError as CalibrationError
+from evenscore.miscalibration import calibration_error as calibration_error
+from evenscore.multiobjective.accuracy import BetterWeights as BetterWeights
+from evenscore.multiobjective.accuracy import better_weights as better_weights
+from evenscore.multiobjective.auditing import ObjectivesAudit as ObjectivesAudit
+from evenscore.multiobjective.auditing import audit_objectives as audit_objectives
+from evenscore.multiobjective.calibrator import JointCalibrator as JointCalibrator
+from evenscore.multiobjective.fitting import calibrate_jointly as calibrate_jointly
+from evenscore.multiobjective.lemma import LemmaTest as LemmaTest
+from evenscore.multiobjective.lemma import joint_calibration_test as joint_calibration_test
+from evenscore.multiobjective.sweep import WeightSweep as WeightSweep
+from evenscore.multiobjective.sweep import sweep_weights as sweep_weights
+from evenscore.ordering import OrderingTest as OrderingTest
+from evenscore.ordering import ordering_test as ordering_test
+from evenscore.parity import parity_test as parity_test
+from evenscore.parity.parity_result import ParityTest as ParityTest
+from evenscore.planning import Plan as Plan
+from evenscore.planning import plan as plan
+from evenscore.simulation import Simulation as Simulation
+from evenscore.simulation import simulate as simulate
+from evenscore.simulation import simulate_objectives as simulate_objectives
+from evenscore.simulation import simulate_ranking as simulate_ranking
+from evenscore.simulation.studies import study as study
+from evenscore.simulation.study_result import Study as Study
+from evenscore.tallies.lattice import Lattice as Lattice
+from evenscore.tallies.tally_state import Tally as Tally
+from evenscore.thresholds import fair_thresholds as fair_thresholds
+from evenscore.thresholds.thresholds_result import Thresholds as Thresholds
+from evenscore.thresholds.trial import ThresholdTrial as ThresholdTrial
+
+__version__: str
+__all__: list[str]

@@ -1,0 +1,385 @@
+"""``es.audit``: strings the steps together on one tally for each score and attribute."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenscore.auditing.audit_result import Audit, Subject
+from evenscore.auditing.gate import Gate
+from evenscore.auditing.provenance import Source, file_sources, record
+from evenscore.auditing.repair import Repair, find_repair
+from evenscore.engines import tally as make_tally
+from evenscore.errors import (
+    DataError,
+    EvenscoreError,
+    EvenscoreWarning,
+    OptionError,
+    listing,
+    require_alpha,
+    require_flag,
+    require_gap,
+    require_option,
+    require_sequence,
+    require_text,
+    shortened,
+)
+from evenscore.estimation.fitted_curves import curves
+from evenscore.estimation.verdict import DISPARITY, combine
+from evenscore.impact import classification_impact
+from evenscore.marginal import marginal_test
+from evenscore.miscalibration import calibration_error
+from evenscore.ordering import ordering_test
+from evenscore.parity import parity_test
+from evenscore.tables import label_text
+from evenscore.tallies.archive import is_tally_file
+from evenscore.tallies.lattice import MAX_CELLS, Lattice
+from evenscore.tallies.tally_state import Tally
+from evenscore.thresholds import fair_thresholds
+from evenscore.types import Say
+
+TESTS = ("parity", "ordering", "marginal")
+UNSAID = "unsaid"  # the default of user=, which None cannot be: None says that rows are independent
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """How to test; the same for every subject. alpha: the level of each deciding test."""
+
+    alpha: float
+    tolerance: float | None
+    threshold: float | None
+    positive: str
+    method: str
+    compare: str
+    reference: Any
+    weighting: str
+    decide: tuple[str, ...]
+    repair: bool
+    seed: int
+
+
+def audit(
+    data: Any,
+    *,
+    score: Any = None,
+    outcome: Any = None,
+    group: Any = None,
+    attributes: Sequence[Any] | None = None,
+    user: Any = UNSAID,
+    threshold: float | None = None,
+    positive: str = "above",
+    tolerance: float | None = None,
+    gate: str | Gate = "difference",
+    require_power: float | None = None,
+    decide: str | Iterable[str] = ("parity",),
+    weight: Any = None,
+    count: Any = None,
+    nulls: str = "error",
+    split: str | None = None,
+    lattice: Tally | Lattice | None = None,
+    cells: int = MAX_CELLS,
+    scale: str = "score",
+    method: str = "auto",
+    compare: str = "pairs",
+    reference: Any = None,
+    weighting: str = "user",
+    alpha: float = 0.05,
+    repair: bool = True,
+    title: str = "Audit of predictive parity",
+    seed: int = 0,
+    say: Say | None = None,
+) -> Audit:
+    """Audit a score: is there a disparity, how large, where, and what would repair it.
+
+    Parameters
+    ----------
+    data
+        What ``es.tally`` takes, or a tally (also the path of a saved one, or a list of tallies).
+    score, outcome, user, weight, count, nulls, split, lattice, cells, scale
+        As in ``es.tally``; ``user`` must be said, if only as None, unless ``data`` is a tally. A list of names for ``score`` audits
+        each.
+    group, attributes
+        ``group`` is one attribute, or a list for an intersection. ``attributes`` audits several in one run; a list inside it is an
+        intersection.
+    threshold, positive
+        A decision is made at this score: adds the outcomes at the threshold, thresholds that would even them out, and the impact on
+        decisions. ``positive="below"`` when the decision goes to scores below it.
+    tolerance
+        A gap that does not matter; "parity" can be shown only with one.
+    gate, require_power
+        What ``assert_ok`` asks for: "difference", that no disparity is shown; "equivalence", that parity is shown; and that a gap
+        of ``require_power`` would have been found with probability .8.
+    decide
+        The tests that make the verdict: "parity", "ordering", and "marginal" when there is a threshold. The others are shown beside
+        it.
+    alpha
+        The chance of any false alarm in the whole audit: it is divided by the number of scores, attributes and deciding tests.
+    repair
+        Whether to look for a repair when a disparity is shown.
+    say
+        Called with words of progress now and then.
+    method, compare, reference, weighting, seed
+        As for ``es.parity_test``.
+    title
+        Of the report.
+
+    Returns
+    -------
+    Audit
+        With ``.verdict``, ``.summary``, ``.tests``, ``.assert_ok()``, ``.to_html(path)`` and ``.to_json(path)``.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> data = es.simulate({"a": 400, "b": 400}, curve={"a": (0, 1), "b": (-0.8, 1)}, rows_per_user=3).data(seed=1)
+    >>> es.audit(data, score="score", outcome="outcome", group="group", user="user").verdict
+    'disparity'
+    """
+    given = {name: value for name, value in locals().items() if name not in ("data", "say")}
+    require_alpha(alpha)
+    require_gap("tolerance", tolerance)
+    require_option("positive", positive, ("above", "below"))
+    require_flag("repair", repair)
+    require_text("title", title)
+    rule = gate if isinstance(gate, Gate) else Gate(gate, require_power)
+    rule.check(tolerance)
+    deciding = _deciding(decide, threshold)
+    columns = {"outcome": outcome, "user": user, "weight": weight, "count": count}
+    reading = {
+        "split": split,
+        "nulls": nulls,
+        "lattice": lattice,
+        "cells": cells,
+        "scale": scale,
+        "cuts": () if threshold is None else (threshold,),
+    }
+    subjects = _subjects(data, score, group, attributes, columns)
+    if not subjects:
+        raise OptionError("nothing to audit: name at least one score and one group or attribute")
+    n_looks = len(subjects) * len(deciding)
+    options = _Options(
+        *(alpha / n_looks, tolerance, threshold, positive, method, compare, reference, weighting, deciding, repair, seed)
+    )
+    found = [_audit_one(subject, reading, options, say) for subject in subjects]
+    configuration = {name: _plain(value) for name, value in given.items()}
+    return Audit(tuple(found), alpha, tolerance, rule, record(_sources(data, say), seed, configuration), title)
+
+
+def _deciding(decide: str | Iterable[str], threshold: float | None) -> tuple[str, ...]:
+    names = (decide,) if isinstance(decide, str) else tuple(dict.fromkeys(require_sequence("decide", decide)))
+    if not names:
+        raise OptionError(f"decide=() leaves no test to decide; choose among {', '.join(map(repr, TESTS))}")
+    for name in names:
+        require_option("decide", name, TESTS)
+    if "marginal" in names and threshold is None:
+        raise OptionError("decide='marginal' needs threshold=, the score at which decisions are made")
+    return names
+
+
+# What is audited
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One subject before it is read: a tally, or data and the roles of its columns."""
+
+    data: Any
+    columns: dict[str, Any]
+
+
+def _subjects(data: Any, score: Any, group: Any, attributes: Sequence[Any] | None, columns: dict[str, Any]) -> list[_Request]:
+    tallies = _tallies(data)
+    if tallies is not None:
+        named = {"score": score, "group": group, "attributes": attributes} | columns
+        needless = [name for name, value in named.items() if value is not None and not (name == "user" and _unsaid(value))]
+        if needless:
+            raise OptionError(f"a tally is made once and for all; leave out {needless[0]}=")
+        return [_Request(tally, {}) for tally in tallies]
+    if group is not None and attributes is not None:
+        raise OptionError("give group= (one attribute, or an intersection) or attributes= (several), not both")
+    wanted = [group] if attributes is None else _listed(attributes)
+    missing = [name for name, value in (("score", score), ("outcome", columns["outcome"]), ("group", wanted[0])) if value is None]
+    if missing:
+        raise OptionError(f"missing: {', '.join(f'{name}=' for name in missing)}; name the columns, or give a tally")
+    if _unsaid(columns["user"]):
+        raise OptionError(
+            "missing: user=, which says whose row it is. Rows of one user are not independent, and a test that takes them so cries "
+            "wolf; user=None, written out, declares that every row is a different person"
+        )
+    scores = score if isinstance(score, list | tuple) and all(isinstance(name, str) for name in score) else [score]
+    return [_Request(data, columns | {"score": s, "group": g}) for s, g in itertools.product(scores, wanted)]
+
+
+def _tallies(data: Any) -> list[Tally] | None:
+    """The tallies that the data are, or None."""
+    items = data if isinstance(data, list | tuple) else [data]
+    found = [item if isinstance(item, Tally) else Tally.load(item) if _is_saved(item) else None for item in items]
+    tallies = [tally for tally in found if tally is not None]
+    if tallies and len(tallies) < len(found):
+        raise DataError("some of the data are tallies and some are not; audit them apart")
+    return tallies or None
+
+
+def _is_saved(item: Any) -> bool:
+    return isinstance(item, str | os.PathLike) and is_tally_file(Path(item))
+
+
+def _unsaid(user: Any) -> bool:
+    return isinstance(user, str) and user is UNSAID
+
+
+def _listed(attributes: Sequence[Any]) -> list[Any]:
+    if isinstance(attributes, str) or not len(attributes):
+        raise OptionError(f"attributes={shortened(attributes)} must be a list of columns, such as ['gender', 'age_band']")
+    return [list(each) if isinstance(each, list | tuple) else each for each in attributes]
+
+
+def _sources(data: Any, say: Say | None) -> list[Source]:
+    items = data if isinstance(data, list | tuple) else [data]
+    if not all(isinstance(item, str | os.PathLike) for item in items):
+        return [Source(f"{type(item).__module__.split('.')[0]} {type(item).__name__} in memory") for item in items]
+    from evenscore.engines.files import find_files
+
+    if say is not None:
+        say("hashing")
+    return file_sources([path for item in items for path in ([str(item)] if _is_saved(item) else find_files(item))])
+
+
+def _plain(value: Any) -> Any:
+    """An option for the record: arrays and tallies by what they are, not by their content."""
+    if value is UNSAID or value is None or isinstance(value, bool | int | float | str):
+        return None if value is UNSAID else value
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return repr(value) if isinstance(value, Gate | Lattice) else f"({type(value).__name__})"
+
+
+# One subject
+
+
+def _audit_one(request: _Request, reading: dict[str, Any], options: _Options, say: Say | None) -> Subject:
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tally = _read(request, reading, notes, say)
+        if say is not None:
+            say("testing")
+        found = _tested(tally, options) | _explained(tally, options)
+        if options.repair and combine(found[name].verdict for name in options.decide) == DISPARITY:
+            found |= _repaired(request, tally, reading, options, say, found["unavailable"])
+    for warning in caught:
+        if issubclass(warning.category, EvenscoreWarning):
+            notes.append(str(warning.message))
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    columns = tally.columns
+    return Subject(
+        score=columns.score if columns else "score",
+        attribute=columns.group if columns else ("group",),
+        tally=tally,
+        decides=options.decide,
+        alpha=options.alpha,
+        threshold=options.threshold,
+        positive=options.positive,
+        notes=(*tally._notes(), *dict.fromkeys(notes)),
+        **found,
+    )
+
+
+def _read(request: _Request, reading: dict[str, Any], notes: list[str], say: Say | None) -> Tally:
+    if isinstance(request.data, Tally):
+        return request.data
+
+    def progress(done: int, total: int) -> None:
+        if say is not None:
+            say(f"counting {done:,} of {total:,} rows")
+
+    if say is not None:
+        say("reading")
+    if isinstance(request.data, str | os.PathLike | list | tuple):
+        from evenscore.engines.files import tally_files
+
+        return tally_files(request.data, say=notes.append, progress=progress, **request.columns, **reading)
+    return make_tally(request.data, progress=progress, **request.columns, **reading)
+
+
+def _reference(tally: Tally, reference: Any) -> Any:
+    """The group that is meant: labels need not be text, but may be named by it."""
+    if reference is None or not isinstance(reference, str) or reference in tally.groups:
+        return reference
+    found = [label for label in tally.groups if label_text(label) == reference]
+    if len(found) != 1:
+        known = listing(map(label_text, tally.groups))
+        raise OptionError(
+            f"reference={shortened(reference)}: {'several groups are' if found else 'no group is'} called so; there are: {known}"
+        )
+    return found[0]
+
+
+def _tested(tally: Tally, options: _Options) -> dict[str, Any]:
+    """Every test of one tally."""
+    reference = _reference(tally, options.reference)
+    shared: dict[str, Any] = {
+        "alpha": options.alpha,
+        "tolerance": options.tolerance,
+        "weighting": options.weighting,
+        "seed": options.seed,
+    }
+    found = {
+        "parity": parity_test(tally, method=options.method, compare=options.compare, reference=reference, **shared),
+        "ordering": ordering_test(tally, reference=reference, **shared),
+        "curves": curves(tally, weighting=options.weighting, alpha=options.alpha, seed=options.seed),
+    }
+    if options.threshold is not None:
+        at: dict[str, Any] = {"threshold": options.threshold, "positive": options.positive}
+        found["marginal"] = marginal_test(tally, reference=reference, **at, **shared)
+    return found
+
+
+def _explained(tally: Tally, options: _Options) -> dict[str, Any]:
+    """How far scores are off, what thresholds would even out, and what calibration would change; or why that cannot be said."""
+    shared: dict[str, Any] = {"alpha": options.alpha, "weighting": options.weighting, "seed": options.seed}
+    steps: dict[str, Callable[[], Any]] = {"calibration": lambda: calibration_error(tally, **shared)}
+    if options.threshold is not None:
+        at: dict[str, Any] = {"threshold": options.threshold, "positive": options.positive}
+        steps["thresholds"] = lambda: fair_thresholds(tally, **at, **shared)
+        steps["impact"] = lambda: classification_impact(tally, **at, **shared)
+    found: dict[str, Any] = {"unavailable": {}}
+    for name, step in steps.items():
+        try:
+            found[name] = step()
+        except EvenscoreError as error:
+            found["unavailable"][name] = str(error)
+    return found
+
+
+def _repaired(
+    request: _Request, tally: Tally, reading: dict[str, Any], options: _Options, say: Say | None, unavailable: dict[str, str]
+) -> dict[str, Repair]:
+    """A repair, tested on other users where there are data to take them from."""
+
+    def read_split(split: str) -> Tally:
+        return _read(request, reading | {"split": split}, [], say)
+
+    settings: dict[str, Any] = {
+        "alpha": options.alpha,
+        "tolerance": options.tolerance,
+        "reference": options.reference,
+        "weighting": options.weighting,
+        "seed": options.seed,
+    }
+    whole = not isinstance(request.data, Tally) and reading["split"] is None
+    try:
+        return {"repair": find_repair(tally, read_split if whole else None, **settings)}
+    except EvenscoreError as error:
+        unavailable["repair"] = str(error)
+        return {}
+
+
+__all__ = ["TESTS", "Audit", "audit"]

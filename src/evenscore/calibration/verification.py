@@ -1,0 +1,282 @@
+"""``es.verify``: did the repair work? Parity and accuracy before and after, on users the calibrator has not seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenscore.calibration.accuracy import Accuracy, accuracies
+from evenscore.calibration.calibrated_tally import calibrated_tally
+from evenscore.calibration.calibrator import Calibrator
+from evenscore.calibration.fitting import fingerprint
+from evenscore.calibration.sketching import overlap
+from evenscore.data.splits import Split
+from evenscore.engines import tally as make_tally
+from evenscore.errors import DataError, OptionError
+from evenscore.estimation.verdict import largest
+from evenscore.ordering import OrderingTest, ordering_test
+from evenscore.parity import parity_test
+from evenscore.parity.parity_result import PairTest, ParityTest
+from evenscore.tables import Table, json_ready, p_text, text_table
+from evenscore.tallies.tally_state import Tally
+
+ENOUGH_CHECKED = 30  # users looked up in a sketch before an overlap of a tenth would be missed with less than 5 %
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Verification(Table):
+    """The result of ``es.verify``; its verdict is that of the parity test after the repair.
+
+    before, after: parity tests with the old and the calibrated scores; ordering_before, ordering_after: whether a higher score
+    ever stands for a lower outcome. accuracy: by group, all groups together last (group None). unseen: how it is known that the
+    calibrator has not seen these users.
+    """
+
+    before: ParityTest
+    after: ParityTest
+    ordering_before: OrderingTest
+    ordering_after: OrderingTest
+    accuracy: tuple[Accuracy, ...]
+    unseen: str
+    frame_kind: str | None = None
+
+    @property
+    def null(self) -> str:
+        """What is tested, in words."""
+        return f"after the repair: {self.after.null}"
+
+    @property
+    def p_value(self) -> float:
+        """Of the parity test after the repair."""
+        return self.after.p_value
+
+    @property
+    def verdict(self) -> str:
+        """Of the parity test after the repair; "parity" needs a tolerance."""
+        return self.after.verdict
+
+    @property
+    def reason(self) -> str:
+        """Why the verdict is what it is."""
+        return self.after.reason
+
+    @property
+    def alpha(self) -> float:
+        """The level of the tests."""
+        return self.after.alpha
+
+    @property
+    def rms_gap_before(self) -> float:
+        """The root mean squared gap along the score before the repair, less what noise adds; the largest of all pairs."""
+        return _largest(self.before)
+
+    @property
+    def rms_gap_after(self) -> float:
+        """The same after the repair."""
+        return _largest(self.after)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Accuracy by group, all groups together last."""
+        return [each.row() for each in self.accuracy]
+
+    def gaps(self) -> list[dict[str, Any]]:
+        """One row a pair: root mean squared and largest gap, before and after."""
+        return [
+            {
+                "group_a": old.group_a,
+                "group_b": old.group_b,
+                "rms_gap_before": rms_gap(old),
+                "rms_gap_after": rms_gap(new),
+                "max_gap_before": old.max_gap,
+                "max_gap_after": new.max_gap,
+                "p_before": old.p_adjusted,
+                "p_after": new.p_adjusted,
+                "verdict": new.verdict,
+            }
+            for old, new in zip(self.before.pairs, self.after.pairs, strict=True)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result in JSON-ready values."""
+        names = ("null", "alpha", "p_value", "verdict", "reason", "rms_gap_before", "rms_gap_after", "unseen")
+        tests = ("before", "after", "ordering_before", "ordering_after")
+        return (
+            {name: json_ready(getattr(self, name)) for name in names}
+            | {"gaps": json_ready(self.gaps()), "rows": json_ready(self.rows())}
+            | {name: getattr(self, name).to_dict() for name in tests}
+        )
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the gaps before and after (needs matplotlib)."""
+        from evenscore.report.calibration_figures import draw_verification
+
+        return draw_verification(self, ax)
+
+    def __repr__(self) -> str:
+        accuracy = super(Verification, self).__repr__()
+        title, rest = accuracy.split("\n", 1)
+        return "\n".join([title, "", text_table(self.gaps()), rest])
+
+    def _title(self) -> str:
+        return (
+            f"Repair verified on unseen users: {self.verdict}, p = {p_text(self.p_value)}, root mean squared gap "
+            f"{self.rms_gap_before:.4f} before, {self.rms_gap_after:.4f} after"
+        )
+
+    def _notes(self) -> list[str]:
+        return [
+            f"null: {self.null}",
+            f"verdict: {self.verdict}, because {self.reason}",
+            f"ordering: {self.ordering_before.verdict} before, {self.ordering_after.verdict} after ({self.ordering_after.reason})",
+            f"unseen: {self.unseen}",
+            "group None (–) is everybody",
+            "log loss and AUC are from cells of the score; gaps are less what noise adds, and 0 where that is all there is",
+        ]
+
+
+def verify(
+    calibrator: Calibrator,
+    data: Any,
+    *,
+    score: Any = None,
+    outcome: Any = None,
+    group: Any = None,
+    user: Any = None,
+    split: str | None = None,
+    key: str | None = None,
+    unseen: bool = False,
+    on_unknown: str = "error",
+    method: str = "auto",
+    tolerance: float | None = None,
+    alpha: float = 0.05,
+    reference: Any = None,
+    weighting: str | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> Verification:
+    """Test parity before and after a repair, on users that the calibrator was not fitted on.
+
+    Testing on the users it was fitted on always looks good: such data are refused.
+
+    Parameters
+    ----------
+    calibrator
+        What ``es.calibrate`` made.
+    data
+        A tally, or anything that ``es.tally`` takes; then the columns are those the calibrator was fitted on unless named here, and
+        the users are those outside of its split unless ``split`` is given.
+    split
+        The share of users to verify on; with a calibrator fitted on split "1/2" it is "2/2" by itself.
+    key
+        The secret that ``es.calibrate(..., remember_users=...)`` was given: fitted users are recognised and refused.
+    unseen
+        True: you vouch that none of these users was fitted on; needed when there is neither a split nor a key.
+    method, tolerance, alpha, reference, weighting, seed
+        As for ``es.parity_test``; the ordering test has the same tolerance. A reference compares each group with that one only.
+    options
+        More arguments for ``es.tally``, such as ``nulls``.
+    score, outcome, group, user
+        Columns of ``data``; by default called as in the data fitted on.
+    on_unknown
+        For groups that the calibrator does not know: "error", "pooled" or "keep".
+
+    Returns
+    -------
+    Verification
+        The tests before and after, and the accuracy by group; its verdict is that of the parity test after the repair.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> data = es.simulate(4000, curve={"a": (0, 1), "b": (-0.5, 1)}).data(seed=1)
+    >>> columns = dict(score="score", outcome="outcome", group="group", user="user")
+    >>> calibrator = es.calibrate(es.tally(data, **columns, split="1/2"))
+    >>> found = es.verify(calibrator, data)  # on the other half
+    >>> found.before.verdict, found.rms_gap_after < found.rms_gap_before / 2
+    ('disparity', True)
+    """
+    if not isinstance(calibrator, Calibrator):
+        raise OptionError(f"es.verify takes a calibrator first, not a {type(calibrator).__name__}; make one with es.calibrate")
+    if isinstance(data, Tally):
+        if split is not None or options:
+            given = ["split"] * (split is not None) + list(options)
+            raise OptionError(f"{given[0]}= belongs to es.tally; this tally is made already")
+        tally = data
+    else:
+        tally = _tally(calibrator, data, {"score": score, "outcome": outcome, "group": group, "user": user}, split, options)
+    words = require_unseen(calibrator, tally, key, unseen)
+    weighting = weighting or calibrator.weighting
+    repaired = calibrated_tally(tally, calibrator, on_unknown)
+    both = (tally, repaired)
+    shared: dict[str, Any] = {"tolerance": tolerance, "alpha": alpha, "reference": reference, "weighting": weighting, "seed": seed}
+    before, after = (parity_test(each, method=method, **shared) for each in both)
+    ordering_before, ordering_after = (ordering_test(each, **shared) for each in both)
+    accuracy = accuracies(tally, calibrator, on_unknown, weighting, alpha)
+    return Verification(before, after, ordering_before, ordering_after, accuracy, words, tally.frame_kind)
+
+
+def _tally(calibrator: Calibrator, data: Any, columns: dict[str, Any], split: str | None, options: dict[str, Any]) -> Tally:
+    """The tally of the data, on the columns and outside the users that the calibrator was fitted on."""
+    known = calibrator.columns
+    for role in columns:
+        if columns[role] is None and known is not None:
+            columns[role] = getattr(known, role)
+    if isinstance(columns["group"], tuple):
+        columns["group"] = columns["group"][0] if len(columns["group"]) == 1 else list(columns["group"])
+    if split is None and calibrator.split is not None:
+        split = str(Split.parse(calibrator.split).rest())
+    lattice = None if calibrator.lattice.discrete else calibrator.lattice
+    return make_tally(data, **{"lattice": lattice, "split": split, **columns, **options})
+
+
+def require_unseen(calibrator: Calibrator, tally: Tally, key: str | None, vouched: bool) -> str:
+    """How it is known that the calibrator has not seen these users, in words; an error when it has, or when nobody knows."""
+    if fingerprint(tally) == calibrator.fingerprint:
+        raise DataError(
+            "these are the very data that the calibrator was fitted on. A repair always looks good there; "
+            "fit on split='1/2' and verify on split='2/2'"
+        )
+    if calibrator.split is not None and tally.split is not None:
+        if Split.parse(calibrator.split).disjoint(Split.parse(tally.split)):
+            return f"fitted on the users of split {calibrator.split}, verified on those of split {tally.split}"
+        raise DataError(
+            f"the calibrator was fitted on split {calibrator.split}, and users of split {tally.split} may be among those; "
+            f"verify on users outside, such as split='{_outside(calibrator.split)}'"
+        )
+    if calibrator.sketch is not None and key is not None:
+        found = overlap(calibrator.sketch, tally, key)
+        if found.n_shared:
+            raise DataError(
+                f"{found.n_shared:,} of {found.n_checked:,} users that could be looked up were fitted on. A repair always looks "
+                "good on them; verify on other users"
+            )
+        if found.n_checked >= ENOUGH_CHECKED or len(calibrator.sketch.hashes) < 1024:
+            return f"none of {found.n_checked:,} users that could be looked up was fitted on"
+    if vouched:
+        return "the caller says that none of these users was fitted on"
+    raise DataError(
+        "nothing says that these users are new to the calibrator, and on the users it was fitted on a repair always looks good. "
+        "Either fit on es.tally(..., split='1/2') and verify on split='2/2', or fit with remember_users='a secret' and verify "
+        "with key='a secret', or vouch for it with unseen=True"
+    )
+
+
+def _outside(split: str) -> str:
+    try:
+        return str(Split.parse(split).rest())
+    except OptionError:
+        return "..."
+
+
+def rms_gap(pair: PairTest) -> float:
+    """The root of the mean squared gap over the grid, less the squared standard errors: what would be left without noise."""
+    if len(pair.gap) == 0:
+        return np.nan
+    squares = float(np.mean(pair.gap**2 - np.nan_to_num(pair.se) ** 2))
+    return float(np.sqrt(max(squares, 0.0)))
+
+
+def _largest(test: ParityTest) -> float:
+    return largest(map(rms_gap, test.pairs))

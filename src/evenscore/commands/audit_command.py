@@ -1,0 +1,196 @@
+"""``evenscore audit``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evenscore.commands.common import (
+    choice,
+    column_options,
+    output_options,
+    require_columns,
+    require_no_columns,
+    show,
+    stop_if_interrupted,
+)
+from evenscore.commands.objectives_command import audit_pairs, blend_options
+from evenscore.commands.settings import merge_settings
+
+if TYPE_CHECKING:
+    from evenscore.auditing.audit_result import Audit
+
+METHODS = ("auto", "sup", "multiscale", "l2", "cumulative", "combined", "bonferroni", "holm", "bh")
+
+
+@click.command(short_help="Test whether the same score means the same outcome in every group.")
+@click.argument("data", metavar="FILE|FOLDER|GLOB|TALLY", nargs=-1)
+@click.option("--score", "scores", metavar="COLUMN", multiple=True, help="The score; give it twice to audit two.")
+@column_options
+@click.option(
+    "--attribute",
+    "attributes",
+    metavar="COLUMN[,COLUMN]",
+    multiple=True,
+    help="Instead of --group: audit several attributes; a comma makes an intersection.",
+)
+@click.option("--threshold", type=float, metavar="SCORE", help="The score at which a decision is made.")
+@choice("--positive", ["above", "below"], "On which side of the threshold the decision is positive.")
+@click.option("--tolerance", type=float, metavar="GAP", help="A gap that does not matter; parity can be shown only with one.")
+@choice("--gate", ["difference", "equivalence"], "Fail on a disparity, or unless parity is shown.")
+@click.option("--require-power", type=float, metavar="GAP", help="Fail too when a gap of this size would be missed too often.")
+@click.option(
+    "--decide",
+    type=click.Choice(["parity", "ordering", "marginal"]),
+    multiple=True,
+    default=("parity",),
+    show_default=True,
+    help="The tests that make the verdict.",
+)
+@choice("--weighting", ["user", "row"], "Whether every user or every row counts the same.")
+@choice("--method", list(METHODS), "The test.")
+@click.option("--reference", metavar="GROUP", help="Compare each group with this one only.")
+@click.option("--alpha", type=float, default=0.05, show_default=True, help="The chance of any false alarm.")
+@click.option("--repair/--no-repair", default=True, help="Whether to look for a repair when a disparity is shown.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the draws behind p-values and bands.")
+@click.option("--title", default="Audit of predictive parity", metavar="TEXT", help="The title of the report.")
+@click.option("--report", metavar="PATH", help="Write the report, one HTML page.")
+@click.option("--junit", metavar="PATH", help="Write the tests as JUnit XML.")
+@click.option("--summary", metavar="PATH", help="Append a summary in Markdown, such as to $GITHUB_STEP_SUMMARY.")
+@blend_options
+@click.option("--config", metavar="PATH", help="Settings; evenscore.toml is read when it is there.")
+@output_options
+@click.pass_context
+def audit(context: click.Context, /, data: tuple[str, ...], quiet: bool, **options: Any) -> int:
+    """Test whether people with the same score have the same expected outcome in every group.
+
+    \b
+    evenscore audit forecasts.parquet --score score --outcome outcome --group bracket --user game_id
+    evenscore audit feed.parquet --pair p_like like --pair p_share share --blend 1,3 --group sex --user id
+
+    Ends with 0 when the gate is passed, 1 on a disparity, 2 on bad usage or data, 3 when parity or power is asked for
+    and not shown.
+    """
+    data = merge_settings(context, data, options)
+    if not data:
+        raise click.UsageError("Missing argument 'FILE|FOLDER|GLOB|TALLY'.", context)
+    if options["pairs"]:
+        return audit_pairs(context, data, options | {"score": options["scores"]}, options["json_path"], quiet)
+    for name in ("pairs", "blend", "calibrator", "sweep"):
+        options.pop(name)
+    outputs = {name: options.pop(name) for name in ("report", "json_path", "junit", "summary")}
+    for path in outputs.values():
+        _require_place(path)
+    found = _audit(context, data, options, quiet)
+    stop_if_interrupted(context)
+    texts = _written(found, outputs, quiet)
+    stop_if_interrupted(context)
+    show("", quiet)
+    for path, text in texts:
+        _write(path, text)
+    if not quiet and outputs["json_path"] != "-":
+        from evenscore.report.text import audit_text
+
+        click.echo(audit_text(found, colour=_colour()))
+        if texts:
+            click.echo(f"\n  written to {', '.join(path for path, _ in texts)}")
+    return found.check().code
+
+
+def _audit(context: click.Context, data: tuple[str, ...], options: dict[str, Any], quiet: bool) -> Audit:
+    from evenscore.auditing import UNSAID
+    from evenscore.auditing import audit as run_audit
+    from evenscore.tallies.archive import is_tally_file
+
+    attributes = [_parts(each) for each in options.pop("attributes")]
+    scores, groups, user = (options.pop(name) for name in ("scores", "groups", "user"))
+    independent = options.pop("independent")
+    if all(is_tally_file(Path(path)) for path in data):
+        require_no_columns(context, data, ("scores", "attributes"))
+        columns: dict[str, Any] = {
+            "user": UNSAID,
+            "score": None,
+            "outcome": None,
+            "group": None,
+            "attributes": None,
+            "weight": None,
+            "count": None,
+        }
+    else:
+        known = options | {"score": scores, "groups": groups or attributes, "user": user, "independent": independent}
+        require_columns(context, data, known)
+        if groups and attributes:
+            raise click.UsageError("--group and --attribute contradict each other; give one", context)
+        columns = {
+            "user": None if independent else user,
+            "score": scores[0] if len(scores) == 1 else list(scores),
+            "group": None if attributes else groups[0] if len(groups) == 1 else list(groups),
+            "attributes": attributes or None,
+        }
+
+    def say(words: str) -> None:
+        stop_if_interrupted(context)
+        show(words, quiet)
+
+    return run_audit(list(data), say=say, **(options | columns))
+
+
+def _parts(attribute: Any) -> Any:
+    """An attribute as it is given: text with commas, or a list from the settings."""
+    parts = attribute.split(",") if isinstance(attribute, str) else list(attribute)
+    return parts[0] if len(parts) == 1 else parts
+
+
+def _written(found: Audit, outputs: dict[str, str | None], quiet: bool) -> list[tuple[str, str]]:
+    """Everything that was asked for as text, before any of it is written."""
+    show("writing", quiet)
+    makers = {"report": found.to_html, "json_path": found.to_json, "junit": found.to_junit}
+    texts = [(path, make()) for name, make in makers.items() if (path := outputs[name]) is not None]
+    summary = outputs["summary"]
+    if summary is not None:
+        texts.append((summary, _text_in(Path(summary)) + found.to_markdown()))
+    return texts
+
+
+def _text_in(path: Path) -> str:
+    """What a file holds that is added to."""
+    from evenscore.errors import FileError
+    from evenscore.saving import read_whole
+
+    try:
+        return read_whole(path).decode() if path.is_file() else ""
+    except UnicodeDecodeError:
+        raise FileError(f"{path} is not text in UTF-8, so no summary can be added to it") from None
+
+
+def _require_place(path: str | None) -> None:
+    """Refuse a place that cannot be written to before any work is done."""
+    if path is None or path == "-":
+        return
+    from evenscore.errors import FileError
+
+    folder = Path(path).absolute().parent
+    if Path(path).is_dir():
+        raise FileError(f"cannot write {path}: Is a directory")
+    if not folder.is_dir():
+        raise FileError(f"cannot write {path}: No such file or directory")
+    if not os.access(folder, os.W_OK):
+        raise FileError(f"cannot write {path}: Permission denied")
+
+
+def _write(path: str, text: str) -> None:
+    encoded = text.encode("utf-8", "backslashreplace")
+    if path == "-":
+        sys.stdout.buffer.write(encoded)
+        return
+    from evenscore.saving import write_whole
+
+    write_whole(Path(path), encoded)
+
+
+def _colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

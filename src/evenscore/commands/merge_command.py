@@ -1,0 +1,84 @@
+"""``evenscore merge``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evenscore.commands.common import noted_warnings, output_options, show, stop_if_interrupted
+from evenscore.commands.tally_command import BY_USER, saved, tell
+
+
+@click.command(short_help="Add up tallies of shards, or user-level files of days.")
+@click.argument("files", metavar="TALLY|USERS...", nargs=-1, required=True)
+@click.option("--output", "--out", "-o", metavar="PATH", required=True, help="Where the result goes.")
+@click.option("--by-user", is_flag=True, help="Keep user-level rows, so that more days can be added later.")
+@click.option("--release", "min_users", type=int, metavar="USERS", help="Thin the result: every sum stands for so many users.")
+@click.option("--memory-limit", default="1GB", show_default=True, metavar="SIZE", help="Beyond it, users are sorted out on disk.")
+@output_options
+@click.pass_context
+def merge(context: click.Context, /, files: tuple[str, ...], json_path: str | None, quiet: bool, **options: Any) -> int:
+    """Add up the tallies of shards that do not split users, or the user-level files of days in which users come again.
+
+    \b
+    evenscore merge shard-*.tally -o all.tally
+    evenscore merge day-*.users.parquet -o week.tally
+    """
+    from evenscore.engines.by_user import is_by_user
+    from evenscore.errors import FileError, OptionError
+
+    output = Path(options["output"])
+    paths = [Path(name) for name in files]
+    for path in paths:
+        if not path.is_file():
+            raise FileError(f"no file {path}")
+    user_level = [is_by_user(path) for path in paths]
+    if any(user_level) and not all(user_level):
+        odd = paths[user_level.index(False)]
+        raise FileError(f"{odd} holds no user-level rows, other files do; tallies and user-level rows cannot be merged")
+    if options["by_user"] and (options["min_users"] or not all(user_level)):
+        raise OptionError("--by-user merges user-level files into one, which is neither a tally nor released")
+    notes: list[str] = []
+    with noted_warnings(notes):
+        if options["by_user"]:
+            return _merge_users(paths, output, options["memory_limit"], quiet)
+        made = _merged_users(paths, options["memory_limit"]) if all(user_level) else _added(paths, quiet)
+        stop_if_interrupted(context)
+        made = saved(made, output, options["min_users"])
+        show("", quiet)
+    tell(made, output, notes, json_path, quiet)
+    return 0
+
+
+def _added(paths: list[Path], quiet: bool) -> Any:
+    """The sum of saved tallies, two at a time in memory; an error names the file that does not fit."""
+    from evenscore.errors import MergeError
+    from evenscore.tallies.archive import load_tally
+
+    total = load_tally(paths[0])
+    for number, path in enumerate(paths[1:], start=2):
+        show(f"adding {number} of {len(paths)} tallies", quiet)
+        try:
+            total = total + load_tally(path)
+        except MergeError as error:
+            raise MergeError(f"{path}: {error}") from None
+    return total
+
+
+def _merged_users(paths: list[Path], memory_limit: str) -> Any:
+    from evenscore.engines.by_user import merge_by_user
+    from evenscore.engines.spill import bytes_of
+
+    return merge_by_user(paths, bytes_of(memory_limit))
+
+
+def _merge_users(paths: list[Path], output: Path, memory_limit: str, quiet: bool) -> int:
+    from evenscore.engines.by_user import merge_by_user
+    from evenscore.engines.spill import bytes_of
+
+    merge_by_user(paths, bytes_of(memory_limit), output)
+    if not quiet:
+        click.echo(f"{output} {BY_USER}")
+    return 0

@@ -1,0 +1,155 @@
+"""``evenscore tally``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evenscore.commands.common import (
+    data_argument,
+    data_options,
+    noted_warnings,
+    output_options,
+    read_tally,
+    show,
+    stop_if_interrupted,
+    tally_options,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    from evenscore.tallies.lattice import Lattice
+
+BY_USER = "holds user-level rows: what each user put into each cell, under the id or a hash of it. Treat it like the data itself"
+
+
+@click.command(short_help="Scan data once into a tally that can be merged, kept and audited later.")
+@data_argument
+@data_options
+@click.option("--output", "--out", "-o", metavar="PATH", help="Where the tally goes.")
+@click.option(
+    "--lattice",
+    "reference",
+    metavar="TALLY|LOW:HIGH",
+    help="Cells to reuse, so that tallies can be merged: those of a saved tally or user-level file, or from LOW to HIGH.",
+)
+@click.option("--cut", "cuts", type=float, multiple=True, metavar="SCORE", help="A score that must be an edge of cells.")
+@click.option("--split", metavar="SHARE", help="Only a share of the users, such as 1/4; a hash of the id decides.")
+@click.option("--memory-limit", default="1GB", show_default=True, metavar="SIZE", help="Beyond it, users are sorted out on disk.")
+@click.option("--by-user", is_flag=True, help="Keep what each user put into each cell, for data in which users come again.")
+@click.option("--release", "min_users", type=int, metavar="USERS", help="Thin the tally: every sum stands for so many users.")
+@click.option("--explain", is_flag=True, help="Say what would be done, and do nothing.")
+@output_options
+@click.pass_context
+def tally(context: click.Context, /, data: tuple[str, ...], json_path: str | None, quiet: bool, **options: Any) -> int:
+    """Scan data once into a tally: a few megabytes that hold no rows and answer everything later.
+
+    \b
+    evenscore tally "shard-1/*.parquet" --score s --outcome y --group g --user id --lattice 0:1 -o shard-1.tally
+    evenscore merge shard-*.tally -o all.tally
+    evenscore audit all.tally
+
+    Shards must not split users. Where users come again, as in daily data, keep user-level files (--by-user) and merge those.
+    """
+    from evenscore.errors import OptionError
+
+    if options["by_user"] and (options["min_users"] or options["split"]):
+        raise OptionError("--by-user keeps all users as they are; use --release or --split with merge, or on a tally")
+    notes: list[str] = []
+    options["lattice"] = reference_lattice(options.pop("reference"), options["cells"], options["cuts"], options["scale"])
+    if options["explain"]:
+        return _explain(context, data, options, json_path)
+    if options["output"] is None:
+        raise click.UsageError("missing: --output, where the tally goes", context)
+    output = Path(options["output"])
+    with noted_warnings(notes):
+        if options["by_user"]:
+            return _write_by_user(context, data, options, output, notes, json_path, quiet)
+        made = read_tally(context, data, options, notes, quiet)
+        stop_if_interrupted(context)
+        made = saved(made, output, options["min_users"])
+        show("", quiet)
+    tell(made, output, notes, json_path, quiet)
+    return 0
+
+
+def reference_lattice(reference: str | None, cells: int, cuts: tuple[float, ...], scale: str) -> Lattice | None:
+    """The lattice that --lattice names."""
+    if reference is None:
+        return None
+    from evenscore.engines.by_user import is_by_user, open_by_user
+    from evenscore.errors import OptionError
+    from evenscore.tallies.archive import is_tally_file, load_tally
+    from evenscore.tallies.lattice import Lattice
+
+    path = Path(reference)
+    if path.is_file():
+        if is_tally_file(path):
+            return load_tally(path).lattice
+        if is_by_user(path):
+            return open_by_user(path).lattice
+        raise OptionError(f"--lattice {reference}: the file is no saved tally")
+    low, colon, high = reference.partition(":")
+    try:
+        limits = float(low), float(high)
+    except ValueError:
+        colon = ""
+    if not colon:
+        raise OptionError(f"--lattice {reference}: there is no such file, and it is not LOW:HIGH, such as 0:1")
+    return Lattice(*limits, cells=cells, cuts=cuts, scale=scale)
+
+
+def _explain(context: click.Context, data: tuple[str, ...], options: dict[str, Any], json_path: str | None) -> int:
+    from evenscore.commands.common import require_columns
+    from evenscore.engines import explain
+
+    require_columns(context, data, options)
+    plan = explain(list(data), memory_limit=options["memory_limit"], **tally_options(options))
+    if json_path is not None:
+        write_json(json_path, {"plan": plan.to_dict()})
+    if json_path != "-":
+        click.echo(repr(plan))
+    return 0
+
+
+def _write_by_user(
+    context: click.Context,
+    data: tuple[str, ...],
+    options: dict[str, Any],
+    output: Path,
+    notes: list[str],
+    json_path: str | None,
+    quiet: bool,
+) -> int:
+    from evenscore.commands.common import require_columns
+    from evenscore.engines.relations import write_by_user
+    from evenscore.errors import OptionError
+
+    if output.suffix.lower() not in (".parquet", ".pq"):
+        raise OptionError(f"--output {output}: a user-level file is Parquet; let its name end in .parquet")
+    require_columns(context, data, options)
+    about = write_by_user(data, output, say=notes.append, memory_limit=options["memory_limit"], **tally_options(options))
+    stop_if_interrupted(context)
+    if json_path is not None:
+        write_json(json_path, {"output": str(output), "user_level": True, "rows": about.n_rows, "notes": [BY_USER, *notes]})
+    if not quiet and json_path != "-":
+        click.echo("\n".join([f"{output}: {about.n_rows:,} rows on {about.lattice!r}", f"{output} {BY_USER}", *notes]))
+    return 0
+
+
+def saved(made: Any, output: Path, min_users: int | None) -> Any:
+    """The tally as it was written, thinned if asked."""
+    if min_users is not None:
+        made = made.release(min_users=min_users)
+    made.save(output)
+    return made
+
+
+def tell(made: Any, output: Path, notes: list[str], json_path: str | None, quiet: bool) -> None:
+    """Say what was made, as text or JSON."""
+    if json_path is not None:
+        write_json(json_path, {"output": str(output), "tally": made.to_dict(), "notes": notes})
+    if not quiet and json_path != "-":
+        click.echo("\n".join([f"{output}: {made!r}", *notes]))

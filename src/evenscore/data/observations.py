@@ -1,0 +1,384 @@
+"""The border: any frame or arrays become aligned, checked, coded columns.
+
+Nothing behind this module knows what kind of frame the data came in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from evenscore.data.coding import Users, coded_users, encode_integers, independent_users, integer_users, types_in
+from evenscore.data.columns import (
+    LARGEST,
+    Column,
+    chunk_slices,
+    codes_of,
+    common_length,
+    find_column,
+    nulls_in,
+    numbers_in,
+    open_table,
+    shortened,
+    to_numpy,
+)
+from evenscore.data.splits import Split
+from evenscore.errors import DataError, OptionError, require_option
+from evenscore.types import Array, Floats, Ints, Mask
+
+MAX_GROUPS = 200
+MAX_REPEATED = 200_000_000  # people that rows with a count may stand for in one tally
+NULLS = ("error", "drop", "unlabelled")
+EXACT = 2**53  # from here on floats skip integers
+SMALLEST = 1 / LARGEST  # what is divided by a sum of weights must be finite, too
+SCALE_WEIGHTS = "give all weights larger units, or make it 0"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What each column is called, for messages and for the record."""
+
+    score: str
+    outcome: str
+    group: tuple[str, ...]
+    user: str | None
+    weight: str | None = None
+    count: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """Aligned columns of n_rows rows.
+
+    score, outcome: numeric (n_rows,); outcome is anything where ``labelled`` is False. group: codes (n_rows,) into ``groups``.
+    weight, count: (n_rows,) or None. labelled: bool (n_rows,) or None when every outcome is known. binary: every known outcome
+    is 0 or 1. dropped: rows left out, by column. frame: the kind of frame the data came in.
+    """
+
+    score: Array
+    outcome: Array
+    group: NDArray[np.uint8]
+    groups: tuple[Any, ...]
+    users: Users
+    columns: Columns
+    binary: bool
+    weight: Floats | None = None
+    count: Ints | None = None
+    labelled: Mask | None = None
+    dropped: dict[str, int] = field(default_factory=dict)
+    frame: str | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, before counts repeat them."""
+        return len(self.score)
+
+
+def observe(
+    data: Any,
+    *,
+    score: Any,
+    outcome: Any,
+    group: Any,
+    user: Any,
+    weight: Any = None,
+    count: Any = None,
+    nulls: str = "error",
+) -> Observations:
+    """Check and code the columns of a frame, a dict of arrays, or (data=None) arrays alone."""
+    require_option("nulls", nulls, NULLS)
+    table, kind = open_table(data)
+    columns = [find_column(table, score, "score"), find_column(table, outcome, "outcome"), *group_columns(table, group)]
+    columns += [
+        find_column(table, value, role)
+        for role, value in (("user", user), ("weight", weight), ("count", count))
+        if value is not None
+    ]
+    common_length(table, columns)
+    columns, labelled, dropped = without_nulls(columns, nulls)
+    n_rows = len(columns[0])
+    parts = [column for column in columns if column.role == "group"]
+    found = {column.role: column for column in columns}
+    scores = numbers_in(found["score"])
+    outcomes = numbers_in(found["outcome"], known=labelled)
+    codes, labels = groups_of(parts)
+    return Observations(
+        score=scores,
+        outcome=outcomes,
+        group=codes,
+        groups=labels,
+        users=users_of(found["user"]) if "user" in found else independent_users(n_rows),
+        columns=Columns(
+            found["score"].name,
+            found["outcome"].name,
+            tuple(part.name for part in parts),
+            *(found[role].name if role in found else None for role in ("user", "weight", "count")),
+        ),
+        binary=is_binary(outcomes, labelled),
+        weight=weights_of(found["weight"]) if "weight" in found else None,
+        count=_counts(found["count"]) if "count" in found else None,
+        labelled=labelled,
+        dropped=dropped,
+        frame=kind,
+    )
+
+
+def one_row_each(observations: Observations) -> Observations:
+    """Independent rows that stand for several people, as that many rows: each of them is a person of its own."""
+    if observations.count is None or not observations.users.independent:
+        return observations
+    total = int(observations.count.sum())
+    if total > MAX_REPEATED:
+        raise DataError(
+            f"with user=None every repeat of a row is a person of its own, and count adds up to {total:,} of them; at most "
+            f"{MAX_REPEATED:,} can be tallied at once: tally parts of the rows on one lattice and add the tallies"
+        )
+    rows = np.repeat(np.arange(observations.n_rows), observations.count)
+
+    def taken(column: Any) -> Any:
+        return None if column is None else column[rows]
+
+    names = ("score", "outcome", "group", "weight", "labelled")
+    return replace(
+        observations, users=independent_users(total), count=None, **{name: taken(getattr(observations, name)) for name in names}
+    )
+
+
+def only_users(observations: Observations, split: str | None) -> Observations:
+    """The rows of the users in a split; all rows without one."""
+    if split is None:
+        return observations
+    users = observations.users
+    kept = held_rows(Split.parse(split), users)
+    if not kept.any():
+        raise DataError(f"split={shortened(split)} holds none of the users of these {observations.n_rows:,} rows")
+
+    def rows(column: Any) -> Any:
+        return None if column is None else column[kept]
+
+    return replace(
+        observations,
+        users=replace(users, codes=users.codes[kept]),
+        **{name: rows(getattr(observations, name)) for name in ("score", "outcome", "group", "weight", "count", "labelled")},
+    )
+
+
+def held_rows(split: Split, users: Users) -> Mask:
+    """Which rows belong to users in the split; every user is hashed once where codes are dense."""
+    if users.span <= len(users.codes):
+        return split.holds(users.hashes(np.arange(users.span) + users.low))[users.codes.astype(np.int64) - users.low]
+    return np.concatenate(
+        [split.holds(users.hashes(users.codes[rows].astype(np.int64))) for rows in chunk_slices(len(users.codes))]
+    )
+
+
+def group_columns(table: Any, group: Any) -> list[Column]:
+    """The one group column, or the several whose intersection is meant."""
+    if not isinstance(group, list | tuple):
+        return [find_column(table, group, "group")]
+    if not group:
+        raise OptionError("group=[] names no column; give one name, or several for their intersection")
+    if isinstance(group[0], bool | int | float) or (table is None and isinstance(group[0], str)):
+        raise OptionError(
+            f"group=[{shortened(group[0])}, ...]: a list means the intersection of several columns; give labels as a NumPy array"
+        )
+    parts = [find_column(table, part, "group") for part in group]
+    return [
+        part if isinstance(given, str) or len(parts) == 1 else Column(f"group {i}", "group", part.values)
+        for i, (part, given) in enumerate(zip(parts, group, strict=True), start=1)
+    ]
+
+
+# Nulls
+
+
+def without_nulls(columns: list[Column], nulls: str) -> tuple[list[Column], Mask | None, dict[str, int]]:
+    """The columns without rows that have nulls, which rows are labelled (None = all), and rows left out by column; or an error."""
+    missing: dict[int, Mask] = {}
+    labelled = None
+    for place, column in enumerate(columns):
+        mask = nulls_in(column)
+        if mask is None:
+            continue
+        if nulls == "unlabelled" and column.role == "outcome":
+            if mask.all():
+                raise DataError(f"{column} is null in all {len(column):,} rows: nothing is labelled")
+            labelled = ~mask
+        elif nulls == "drop":
+            missing[place] = mask
+        else:
+            hint = "nulls='drop' leaves such rows out and counts them"
+            column.refuse(
+                mask, "is null or NaN", hint=hint + ("; nulls='unlabelled' keeps their scores" if column.role == "outcome" else "")
+            )
+    if not missing:
+        return columns, labelled, {}
+    dropped = {columns[place].name: int(mask.sum()) for place, mask in missing.items()}
+    kept = np.flatnonzero(~np.logical_or.reduce(list(missing.values())))
+    if len(kept) == 0:
+        found = ", ".join(f"{shortened(name)} is null in {n:,}" for name, n in dropped.items())
+        raise DataError(f"nulls='drop' leaves none of the {len(columns[0]):,} rows: {found}")
+    return [column.take(kept) for column in columns], labelled, dropped
+
+
+# Outcomes, weights, counts
+
+
+def is_binary(outcomes: Array, labelled: Mask | None) -> bool:
+    """Whether every known outcome is 0 or 1."""
+    if outcomes.dtype.kind == "b":
+        return True
+    for rows in chunk_slices(len(outcomes)):
+        known = outcomes[rows] if labelled is None else outcomes[rows][labelled[rows]]
+        if not ((known == 0) | (known == 1)).all():
+            return False
+    return True
+
+
+def weights_of(column: Column) -> Floats:
+    """Weights that are not negative and not all 0."""
+    weights = numbers_in(column).astype(np.float64, copy=False)
+    _require_sizes(column, weights)
+    if weights.min(where=weights > 0, initial=np.inf) < SMALLEST:
+        column.refuse((weights > 0) & (weights < SMALLEST), f"is below {SMALLEST:g} and not 0", weights, SCALE_WEIGHTS)
+    return weights
+
+
+def _counts(column: Column) -> Ints:
+    counts = numbers_in(column)
+    _require_sizes(column, counts)
+    if counts.dtype.kind == "f":
+        column.refuse(counts % 1 != 0, "is not a whole number", counts, "for survey weights use weight=")
+    if counts.max() >= EXACT:
+        column.refuse(counts >= EXACT, f"is beyond {EXACT:,}", counts)
+    return counts.astype(np.int64, copy=False)
+
+
+def _require_sizes(column: Column, sizes: Array) -> None:
+    if sizes.min() < 0:
+        column.refuse(sizes < 0, "is negative", sizes)
+    if sizes.max() == 0:
+        raise DataError(f"{column} is zero in all {len(column):,} rows")
+
+
+# Groups
+
+
+def groups_of(parts: list[Column]) -> tuple[NDArray[np.uint8], tuple[Any, ...]]:
+    """Codes (n_rows,) and the labels in order; several columns give their intersection, as tuples."""
+    coded = [_group_codes(part) for part in parts]
+    codes, labels = coded[0]
+    if len(parts) > 1:
+        labels = [(label,) for label in labels]
+        for more, other in coded[1:]:
+            both = codes.astype(np.uint16) * np.uint16(len(other))
+            both += more
+            pairs, found = encode_integers(both, 0)
+            _limit_groups(len(found), parts)
+            codes = pairs.astype(np.uint8, copy=False)
+            labels = [(*labels[pair // len(other)], other[pair % len(other)]) for pair in found]
+    order = sorted(range(len(labels)), key=lambda i: label_key(labels[i]))
+    if len(set(labels)) < len(labels):
+        raise DataError(f"group labels such as {_equal_labels(labels)} are equal in Python; turn the column into text first")
+    rank = np.empty(len(order), dtype=np.uint8)
+    rank[order] = np.arange(len(order))
+    return rank[codes], tuple(labels[i] for i in order)
+
+
+def _group_codes(part: Column) -> tuple[NDArray[np.uint8], list[Any]]:
+    codes, labels = codes_of(part, typed=True)
+    _limit_groups(len(labels), [part])
+    labels = [_plain(label) for label in labels]
+    for label in labels:
+        if not _is_label(label):
+            raise DataError(f"{part} holds {shortened(label)}, which cannot be a label; turn the column into text first")
+    return codes.astype(np.uint8, copy=False), labels
+
+
+def _is_label(label: Any) -> bool:
+    """Whether a value can be looked up and written out."""
+    try:
+        hash(label)
+        str(label)
+        return bool(label == label)
+    except Exception:
+        return False
+
+
+def _limit_groups(n_groups: int, parts: list[Column]) -> None:
+    if n_groups > MAX_GROUPS:
+        names = " x ".join(shortened(part.name) for part in parts)
+        raise DataError(
+            f"column {names} (group) has {n_groups:,} different values in {len(parts[0]):,} rows, more than the {MAX_GROUPS} "
+            "groups that are possible: is it an id or a number? Cut numbers into bands first"
+        )
+
+
+def _plain(label: Any) -> Any:
+    """A label as a plain Python object."""
+    if isinstance(label, np.generic):
+        return label.item()
+    if isinstance(label, datetime.datetime) and hasattr(label, "to_pydatetime"):
+        return label.to_pydatetime(warn=False)
+    return label
+
+
+def _equal_labels(labels: list[Any]) -> str:
+    first = next(label for label in labels if labels.count(label) > 1)
+    return " and ".join(shortened(label) for label in labels if label == first)
+
+
+def label_key(label: Any) -> tuple[Any, ...]:
+    """Sorts labels of mixed types: numbers among numbers, text among text, what has no order by its text."""
+    if isinstance(label, tuple):
+        return ("tuple", *(label_key(part) for part in label))
+    kind = type(label).__name__
+    if isinstance(label, datetime.datetime):
+        return (kind, label.tzinfo is not None, label)
+    try:
+        label < label  # noqa: B015
+    except TypeError:
+        return (kind, repr(label))
+    return (kind, label)
+
+
+# Users
+
+
+def users_of(column: Column) -> Users:
+    """Who each row belongs to, from ids of any kind."""
+    values = column.values
+    if isinstance(values, nw.Series):
+        integers = values.dtype.is_integer() and values.dtype not in (nw.Int128, nw.UInt128)
+        floats = values.dtype.is_float()
+    else:
+        integers, floats = values.dtype.kind in "iu", values.dtype.kind == "f"
+    if integers:
+        return integer_users(np.asarray(to_numpy(values)))
+    if floats:
+        return integer_users(_whole_numbers(np.asarray(to_numpy(values)), column))
+    if isinstance(values, np.ndarray) and values.dtype == object and types_in(values) == {int}:
+        with contextlib.suppress(OverflowError):
+            return integer_users(np.asarray(values).astype(np.int64))
+    return coded_users(*codes_of(column))
+
+
+def _whole_numbers(ids: NDArray[np.floating[Any]], column: Column) -> Ints:
+    """Ids that were integers once, until a null or a file format made them floats."""
+    whole = np.empty(len(ids), dtype=np.int64)
+    limit = EXACT if ids.dtype.itemsize == 8 else 2**24 if ids.dtype.itemsize == 4 else 2**11
+    for rows in chunk_slices(len(ids)):
+        chunk = ids[rows]
+        fits = np.abs(chunk) <= limit
+        if not fits.all():
+            column.refuse(~(np.abs(ids) <= limit), "holds floats too large to tell ids apart", ids, "give ids as integers or text")
+        if (chunk % 1 != 0).any():
+            column.refuse(ids % 1 != 0, "holds fractions", ids, "ids are integers, text or UUIDs")
+        whole[rows] = chunk
+    return whole

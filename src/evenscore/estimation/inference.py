@@ -1,0 +1,131 @@
+"""From a process with a covariance to simultaneous statements: draws, suprema, sums of squares and their far tails."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenscore.errors import require_count
+from evenscore.types import Floats
+
+DRAWS = 5000
+SMALLEST = sys.float_info.min  # a p-value is never 0
+RESOLVED = 20  # fewer draws than this beyond the statistic, and a tail approximation takes over
+
+
+@dataclass(frozen=True, slots=True)
+class PValue:
+    """A p-value and how it was found: "draws" or "tail"."""
+
+    value: float
+    source: str
+
+
+def seeded(seed: int, *more: int) -> np.random.Generator:
+    """Random numbers for a seed; the further numbers keep streams apart."""
+    return np.random.default_rng([require_count("seed", seed, low=0), *more])
+
+
+def correlation(covariance: Floats) -> Floats:
+    """The correlation matrix of a covariance matrix."""
+    deviation = np.sqrt(np.diag(covariance))
+    return covariance / deviation[:, None] / deviation[None, :]
+
+
+def draw_normal(covariance: Floats, rng: np.random.Generator, draws: int = DRAWS) -> Floats:
+    """Draws from N(0, covariance), (draws, n); rounding may have left it slightly indefinite."""
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    keep = values > 1e-12 * max(values[-1], 0.0)
+    root = vectors[:, keep] * np.sqrt(values[keep])
+    # The draws of one point lie side by side in memory, so that the largest over points, or a sum, is found several times as fast.
+    return (root @ rng.standard_normal((draws, int(keep.sum()))).T).T
+
+
+def welch_z(t: Floats, df: Floats) -> Floats:
+    """The normal quantile with the tail probability of t under Student's t with df degrees of freedom; df = inf leaves t."""
+    from scipy import special
+
+    t, df = np.broadcast_arrays(np.asarray(t, dtype=np.float64), np.asarray(df, dtype=np.float64))
+    size = np.abs(t)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        tail = special.stdtr(df, -size)
+        exact = -special.ndtri(tail)
+        # Beyond the smallest float: Wallace (1959), whose relative error falls with t.
+        far = (8 * df + 1) / (8 * df + 3) * np.sqrt(df * np.log1p(size**2 / df))
+        z = np.where(tail > 1e-290, exact, far)
+    return np.copysign(np.where(np.isinf(df), size, z), t)
+
+
+def welch_t(z: Floats, df: Floats) -> Floats:
+    """The inverse of ``welch_z`` for positive z: the Student quantile with the tail probability of z."""
+    from scipy import special
+
+    z, df = np.broadcast_arrays(np.asarray(z, dtype=np.float64), np.asarray(df, dtype=np.float64))
+    finite = np.where(np.isinf(df), 1e9, df)
+    return np.where(np.isinf(df), z, -special.stdtrit(finite, special.ndtr(-z)))
+
+
+def empirical_p(draws: Floats, statistic: float, tail: Callable[[float], float]) -> PValue:
+    """The share of draws beyond the statistic, or the tail approximation when hardly any are."""
+    beyond = int((draws >= statistic).sum())
+    share = (beyond + 1) / (len(draws) + 1)
+    if beyond >= RESOLVED:
+        return PValue(share, "draws")
+    return PValue(max(min(share, float(tail(statistic))), SMALLEST), "tail")
+
+
+def empirical_p_values(draws: Floats, statistics: Floats, tail: Callable[[float], float]) -> Floats:
+    """The values of ``empirical_p`` for many statistics of one distribution."""
+    beyond = len(draws) - np.searchsorted(np.sort(draws), statistics)
+    found = (beyond + 1) / (len(draws) + 1)
+    for place in np.flatnonzero(beyond < RESOLVED):
+        found[place] = max(min(found[place], float(tail(float(statistics[place])))), SMALLEST)
+    return found
+
+
+def sup_tail(z: float, corr: Floats) -> float:
+    """P(max |Z_j| >= z) far out, by the smaller of Bonferroni's bound and the expected number of upcrossings.
+
+    For a smooth process that number is 2 sf(z) + L / pi exp(-z^2 / 2) with L the length of the curve on the sphere (Sun and Loader
+    1994); between grid points the length is arccos of their correlation.
+    """
+    from scipy import special
+
+    n_points = len(corr)
+    single = 2 * float(special.ndtr(-z))
+    steps = np.arccos(np.clip(np.diag(corr, 1), -1, 1)) if n_points > 1 else np.zeros(0)
+    crossings = single + float(steps.sum()) / np.pi * float(np.exp(-0.5 * z * z))
+    return min(1.0, n_points * single, crossings)
+
+
+def quadratic_tail(q: float, eigenvalues: Floats) -> float:
+    """P(sum lambda_i chi2_1 >= q) by the Lugannani-Rice saddlepoint (Kuonen 1999), good far out in the tail."""
+    from scipy import special
+
+    values = eigenvalues[eigenvalues > 1e-10 * eigenvalues.max()]
+    values = values / values.max()
+    x = q / float(eigenvalues.max())
+    if x <= values.sum():
+        return 1.0
+    limit = 0.5  # the cumulant generating function exists below 1 / (2 max lambda)
+
+    def slope(s: float) -> float:
+        return float((values / (1 - 2 * s * values)).sum()) - x
+
+    upper = limit * (1 - 1e-15)
+    s = limit * (1 - 0.5 * len(values) / max(x, len(values)))
+    while slope(s) < 0 and s < upper:
+        s = limit - (limit - s) / 8
+    # The slope rises and is convex, so Newton's steps come down to its root from above and never pass it.
+    while (below := s - slope(s) / float((2 * (values / (1 - 2 * s * values)) ** 2).sum())) < s:
+        s = below
+    cumulant = -0.5 * float(np.log1p(-2 * s * values).sum())
+    curvature = float((2 * values**2 / (1 - 2 * s * values) ** 2).sum())
+    w = np.sqrt(max(2 * (s * x - cumulant), 0.0))
+    v = s * np.sqrt(curvature)
+    if w < 1e-4 or v <= 0:
+        return 0.5
+    return float(special.ndtr(-(w + np.log(v / w) / w)))

@@ -1,0 +1,69 @@
+"""Many p-values at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evenscore.types import Floats
+
+
+def bonferroni(p_values: ArrayLike) -> Floats:
+    """Bonferroni: p times their number; controls the chance of any false rejection.
+
+    >>> bonferroni([0.01, 0.04, 0.5])
+    array([0.03, 0.12, 1.  ])
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    return np.minimum(1, p * np.isfinite(p).sum())
+
+
+def holm(p_values: ArrayLike) -> Floats:
+    """Holm (1979): as Bonferroni, never less powerful. nan stays nan and is not counted.
+
+    >>> holm([0.01, 0.04, 0.03])
+    array([0.03, 0.06, 0.06])
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p)
+    count = int(np.isfinite(p).sum())
+    adjusted = np.full(len(p), np.nan)
+    factors = count - np.arange(count)
+    adjusted[order[:count]] = np.minimum(1, np.maximum.accumulate(factors * p[order[:count]]))
+    return adjusted
+
+
+def benjamini_hochberg(p_values: ArrayLike) -> Floats:
+    """Benjamini and Hochberg (1995): controls the false discovery rate, not the chance of any false rejection.
+
+    >>> benjamini_hochberg([0.01, 0.04, 0.03])
+    array([0.03, 0.04, 0.04])
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p)
+    count = int(np.isfinite(p).sum())
+    adjusted = np.full(len(p), np.nan)
+    scaled = p[order[:count]] * count / np.arange(1, count + 1)
+    adjusted[order[:count]] = np.minimum(1, np.minimum.accumulate(scaled[::-1])[::-1])
+    return adjusted
+
+
+def draw_ranks(statistics: Floats) -> Floats:
+    """The p-value of each draw among its own column, (draws, n)."""
+    n_draws = len(statistics)
+    ranks = np.empty((statistics.shape[1], n_draws))
+    order = np.argsort(np.ascontiguousarray(-statistics.T), axis=1, kind="stable")
+    np.put_along_axis(ranks, order, np.arange(1, n_draws + 1)[None, :] / n_draws, axis=1)
+    return ranks.T
+
+
+def single_step(p_values: ArrayLike, minima: Floats, resolved: int) -> tuple[Floats, bool]:
+    """Westfall and Young's single-step adjustment: how often the smallest p-value of joint draws, (draws,), is as small.
+
+    Where fewer than ``resolved`` draws are, Holm's method serves. Returns the adjusted p-values and whether all rest on draws.
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    beyond = np.searchsorted(np.sort(minima), p, side="right")
+    enough = beyond >= resolved
+    by_draws = np.maximum((beyond + 1) / (len(minima) + 1), p)
+    return np.where(enough, by_draws, holm(p)), bool(enough.all())

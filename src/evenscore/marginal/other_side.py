@@ -1,0 +1,119 @@
+"""The other side of a threshold: do outcomes without the positive decision go beyond those at the threshold?
+
+That marginal outcomes decide about fairness, and that new thresholds act like a calibrated score, rests on their not doing so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from evenscore.estimation.fitted_curves import effective_users, quantiles, residual_covariance, small_sample, smooth_at
+from evenscore.estimation.gaps import MIN_EFFECTIVE as MIN_POINT
+from evenscore.estimation.inference import PValue, draw_normal, empirical_p, seeded
+from evenscore.estimation.multiplicity import holm
+from evenscore.marginal.boundary import ONE_SIDED, side_sums
+from evenscore.marginal.cut import Cut
+from evenscore.marginal.marginal_result import OtherSide
+from evenscore.tallies.tally_state import Tally
+
+LEVELS = np.linspace(0.05, 0.95, 20)
+DRAWS = 2000
+
+
+def check_other_side(
+    tally: Tally,
+    cuts: Sequence[Cut],
+    direction: int,
+    *,
+    bandwidth: float | None,
+    weighting: str,
+    degree: int,
+    kernel: str,
+    alpha: float,
+    seed: int,
+) -> tuple[OtherSide, ...]:
+    """Every group; direction: 1 when outcomes should be lower there than at the threshold, -1 when higher."""
+    found = [
+        _check(tally, group, cuts[place], direction, bandwidth, weighting, degree, kernel, seeded(seed, place, 7))
+        for place, group in enumerate(tally.groups)
+    ]
+    adjusted = holm([side.p_value for side in found])
+    return tuple(_in_words(side, float(p), direction, alpha) for side, p in zip(found, adjusted, strict=True))
+
+
+def _check(
+    tally: Tally,
+    group: Any,
+    cut: Cut,
+    direction: int,
+    bandwidth: float | None,
+    weighting: str,
+    degree: int,
+    kernel: str,
+    rng: np.random.Generator,
+) -> OtherSide:
+    """The largest excess over the marginal outcome in standard errors, and how often noise alone gives as much."""
+    outside, inside = (side_sums(tally, group, weighting, cells) for cells in (cut.outside, cut.inside))
+    if not outside.W.any():
+        return OtherSide(group, reason="no outcomes are known on the other side of the threshold")
+    if not inside.W.any():
+        return OtherSide(group, reason="no outcomes are known on the positive side")
+    points = outside.position[outside.W > 0] if bandwidth is None else np.unique(quantiles(cut.lattice, outside.W, LEVELS))
+    h = 1.0 if bandwidth is None else bandwidth
+    there = smooth_at(cut.lattice, outside, points, h / ONE_SIDED, degree, kernel)  # most points see both of their sides
+    here = smooth_at(cut.lattice, inside, np.array([cut.position]), h, degree, kernel)
+    # A smoother has weights for empty cells too, which the other side's people must not get.
+    matrix = np.concatenate([there.matrix * (outside.W > 0), here.matrix * (inside.W > 0)])
+    fit = np.concatenate([there.local_fit(outside.Y), here.local_fit(inside.Y)])
+    used = np.flatnonzero((outside.W > 0) | (inside.W > 0))
+    matrix, fit = matrix[:, used], fit[:, used]
+    pairs = tally.pair_matrices(group, group, weighting, used)
+    assert pairs is not None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        effective = effective_users(matrix, pairs)
+        enough = (effective >= MIN_POINT) & np.isfinite(effective)  # without anybody near it would be infinite
+    keep = enough[:-1]
+    if not (keep.any() and enough[-1]):
+        return OtherSide(group, reason=f"fewer than {MIN_POINT} effective users on the other side of the threshold, or at it")
+    both = np.append(keep, True)
+    scaled = (matrix * small_sample(effective)[:, None])[both]
+    fitted = scaled * fit[both]
+    covariance = residual_covariance(pairs, scaled, fitted, scaled, fitted)
+    contrast = direction * np.column_stack([np.eye(int(keep.sum())), -np.ones(int(keep.sum()))])
+    level = np.concatenate([there.curve(outside.Y, outside.tilt)[keep], here.curve(inside.Y, inside.tilt)])
+    excess, spread = contrast @ level, contrast @ covariance @ contrast.T
+    variance = np.diag(spread)
+    known = variance > 1e-14 * max(float(np.diag(covariance).max()), 1e-300)
+    if not known.any():
+        return OtherSide(group, reason="the outcomes do not vary")
+    se = np.sqrt(variance[known])
+    z = excess[known] / se
+    maxima = (draw_normal(spread[np.ix_(known, known)], rng, DRAWS) / se).max(axis=1)
+    worst = int(np.argmax(z))
+    found = empirical_p(maxima, float(z[worst]), lambda x: _tail(x, len(z))) if z[worst] > 0 else PValue(1.0, "draws")
+    place = points[keep][known][worst]
+    return OtherSide(group, float(excess[known][worst]), float(cut.lattice.to_score(np.array([place]))[0]), found.value)
+
+
+def _tail(z: float, n: int) -> float:
+    from scipy import special
+
+    return min(1.0, n * float(special.ndtr(-z)))
+
+
+def _in_words(side: OtherSide, p_value: float, direction: int, alpha: float) -> OtherSide:
+    if np.isnan(p_value):
+        return side
+    way, against = ("above", "rise") if direction > 0 else ("below", "fall")
+    if p_value <= alpha:
+        reason = (
+            f"on the other side, at score {side.at_score:.3g}, outcomes lie {abs(side.excess):.3g} {way} those at the threshold: "
+            "deciding by this score passes over people who do better"
+        )
+    else:
+        reason = f"on the other side outcomes are not shown to {against} beyond those at the threshold"
+    return replace(side, p_value=p_value, reason=reason)

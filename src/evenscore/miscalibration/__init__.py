@@ -1,0 +1,262 @@
+"""Calibration error in all its definitions, with limits that respect users: one home for what is scattered over many packages."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from evenscore.errors import DataError, OptionError, is_finite, require_alpha, require_flag, require_option, shortened
+from evenscore.estimation.fitted_curves import residual_covariance
+from evenscore.estimation.inference import seeded
+from evenscore.miscalibration.binned import Bins, binned_error, debiased_error, label_binned_error
+from evenscore.miscalibration.cumulative import cumulative_error
+from evenscore.miscalibration.error_result import CalibrationError, ErrorDifference, ErrorEstimate
+from evenscore.miscalibration.intervals import Size, size_of
+from evenscore.miscalibration.kernel_error import kernel_error, quantile_error
+from evenscore.miscalibration.measure import Measure
+from evenscore.miscalibration.monotone_sweep import sweep_error
+from evenscore.miscalibration.scored_people import People, everybody, people_of, require_outcome_scale
+from evenscore.miscalibration.smooth_error import smooth_error
+from evenscore.tallies.tally_state import Tally, require_tally
+from evenscore.types import Floats
+
+__all__ = ["METHODS", "CalibrationError", "ErrorDifference", "ErrorEstimate", "calibration_error"]
+
+
+FEW_USERS = 30
+NEAR_ZERO = 1 / 3  # of the upper limit: below this the lower one is near zero
+MAX_PAIRS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One definition of calibration error: in words, the norms it has, and whether noise is taken off by default."""
+
+    words: str
+    norms: tuple[int, ...] = (2, 1)
+    debias: bool = False
+    chosen_by_data: str = ""
+
+
+METHODS = {
+    "kernel": Method("E(Y | S) − S along the score", debias=True),
+    "ce_np": Method("E(Y | S) − S at 100 quantiles of the score"),
+    "ece": Method("mean outcome less mean score of bins", (1, 2)),
+    "debiased_ece": Method("mean outcome less mean score of bins, less noise", debias=True),
+    "label_binned": Method("mean outcome of bins less own score"),
+    "msce": Method("bins, as many as keep mean outcomes rising", chosen_by_data="the number of bins"),
+    "smooth": Method("smooth calibration error", (1,), chosen_by_data="the width of the kernel"),
+    "cumulative": Method("running sum of outcome less score", (1,), chosen_by_data="where the sum is largest"),
+}
+
+
+def calibration_error(
+    tally: Tally,
+    *,
+    method: str = "kernel",
+    norm: int | None = None,
+    weighting: str = "user",
+    alpha: float = 0.05,
+    bins: Bins = 15,
+    spacing: str = "mass",
+    bandwidth: float | str = "band",
+    kernel: str = "gaussian",
+    degree: int = 1,
+    statistic: str = "largest",
+    debias: bool | None = None,
+    interval: bool = True,
+    seed: int = 0,
+) -> CalibrationError:
+    """How far scores are from the outcomes to be expected at them, by group, overall and between groups.
+
+    Parameters
+    ----------
+    tally
+        What ``es.tally`` made.
+    method
+        "kernel": the true calibration error, smoothing the residual. "ce_np": the paper's, at 100 quantiles. "ece", "debiased_ece"
+        and "label_binned": by bins. "msce": monotonic sweep. "smooth": smECE. "cumulative": ECCE.
+    norm
+        2, the root of the mean square, or 1, the mean absolute error, where a method has both. By default 2, and 1 for "ece".
+    weighting
+        "user": every user counts the same, however many rows; "row": every row does. Limits respect users either way.
+    bins, spacing
+        How many bins of equal "mass" or "width"; or their limits; or "values", a bin for each score of few.
+    bandwidth, kernel, degree
+        Of the smoother of "kernel" and "ce_np", as in ``es.curves``.
+    statistic
+        Of "cumulative": "largest" (ECCE-MAD) or "range" (ECCE-R).
+    debias
+        Whether the estimate is freed of what noise adds to it; by default for "kernel" and "debiased_ece". The rows have both.
+    interval
+        False leaves out the limits, for speed.
+    alpha, seed
+        The level, and the seed of the draws behind limits; the same seed gives the same result.
+
+    Returns
+    -------
+    CalibrationError
+        By group and overall, with limits; ``.differences()`` compares the groups.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> tally = es.tally(es.simulate(2000, curve=(-0.5, 1)).data(), score="score", outcome="outcome", group="group", user="user")
+    >>> found = es.calibration_error(tally)
+    >>> round(found.overall.estimate, 2), found.overall.ci_low < 0.102 < found.overall.ci_high
+    (0.1, True)
+    """
+    tally = require_tally(tally, "calibration_error")
+    require_option("method", method, METHODS)
+    require_alpha(alpha)
+    require_outcome_scale(tally)
+    definition = METHODS[method]
+    require_flag("interval", interval)
+    require_option("debias", debias, (None, True, False))
+    power = _power(method, definition, norm)
+    takes_off = definition.debias if debias is None else debias
+
+    def measured(people: People) -> Measure:
+        if method in ("kernel", "ce_np"):
+            h = people.bandwidth(tally, bandwidth, weighting, kernel, degree)
+            make = kernel_error if method == "kernel" else quantile_error
+            return make(people, bandwidth=h, kernel=kernel, degree=degree, power=power)
+        if method == "smooth":
+            return smooth_error(people)
+        if method == "cumulative":
+            return cumulative_error(people, statistic=statistic)
+        if method == "msce":
+            n_rows = sum(tally.n_rows[group] for group in people.groups)
+            return sweep_error(people, spacing=spacing, power=power, n_rows=n_rows)
+        return _BINNED[method](people, bins=bins, spacing=spacing, power=power)
+
+    sizes: list[Size] = []
+    estimates: list[ErrorEstimate] = []
+    for place, people in enumerate(_all_people(tally, weighting)):
+        rng = seeded(seed, place)
+        measure = measured(people)
+        size = size_of(measure, people, alpha=alpha, interval=interval, debias=takes_off, rng=rng)
+        sizes.append(size)
+        estimates.append(_estimate(people, measure, size, definition, takes_off))
+    if len(tally.groups) == 1:
+        sizes, estimates = sizes * 2, [*estimates, replace(estimates[0], group=None)]
+    pairs = _differences(tally, weighting, estimates[:-1], sizes[:-1])
+    what = definition.words
+    if len(definition.norms) > 1:
+        what += ", mean absolute" if power == 1 else ", root mean square"
+    return CalibrationError(method, tuple(estimates), pairs, power, weighting, alpha, what, tally.frame_kind)
+
+
+_BINNED: dict[str, Callable[..., Measure]] = {
+    "ece": binned_error,
+    "debiased_ece": debiased_error,
+    "label_binned": label_binned_error,
+}
+
+
+def _power(method: str, definition: Method, norm: int | None) -> int:
+    if norm is None:
+        return definition.norms[0]
+    if not is_finite(norm) or norm not in definition.norms:
+        allowed = " or ".join(map(str, sorted(definition.norms)))
+        raise OptionError(f"norm={shortened(norm)}: method={shortened(method)} is defined with norm={allowed}")
+    return int(norm)
+
+
+def _all_people(tally: Tally, weighting: str) -> list[People]:
+    """Each group that has labelled rows, then everybody unless that is the same."""
+    groups = [group for group in tally.groups if tally.n_rows[group] > 0]
+    if not groups:
+        raise DataError("the tally has no labelled rows: there is no outcome to compare scores with")
+    found = [people_of(tally, group, weighting) for group in groups]
+    return [*found, everybody(tally, weighting)] if len(tally.groups) > 1 else found
+
+
+def _estimate(people: People, measure: Measure, size: Size, definition: Method, debias: bool) -> ErrorEstimate:
+    value = size.debiased if debias else size.plug_in
+    return ErrorEstimate(
+        group=people.label,
+        estimate=value,
+        ci_low=size.low,
+        ci_high=size.high,
+        plug_in=size.plug_in,
+        debiased=size.debiased,
+        n_users=people.n_users,
+        flag=_flag(people, size, value, definition),
+        detail=measure.detail,
+        notes=measure.notes,
+    )
+
+
+def _flag(people: People, size: Size, value: float, definition: Method) -> str:
+    """Why the limits need care, or nothing."""
+    reasons = []
+    if people.n_users < FEW_USERS:
+        reasons.append(f"only {people.n_users} users: the limits are rough")
+    if math.isnan(size.low):
+        return "; ".join(reasons)
+    if size.low <= 0:
+        reasons.append("compatible with perfect calibration, only the upper limit says something")
+    if definition.chosen_by_data and size.low <= NEAR_ZERO * size.high:
+        reasons.append(
+            f"{definition.chosen_by_data} depends on the data, which the limits do not know: do not trust them near zero"
+        )
+    if value > size.high:
+        reasons.append("the estimate is above its limits because noise adds to it: see debiased")
+    return "; ".join(reasons)
+
+
+# Between groups
+
+
+def _differences(tally: Tally, weighting: str, estimates: list[ErrorEstimate], sizes: list[Size]) -> tuple[ErrorDifference, ...]:
+    places = list(itertools.combinations(range(len(estimates)), 2))[:MAX_PAIRS]
+    return tuple(
+        _difference(estimates[i], estimates[j], sizes[i], sizes[j], _correlation(tally, weighting, estimates, sizes, i, j))
+        for i, j in places
+    )
+
+
+def _difference(a: ErrorEstimate, b: ErrorEstimate, of_a: Size, of_b: Size, correlation: float) -> ErrorDifference:
+    """Limits of a difference from the limits of both (MOVER; Zou and Donner 2008), which may be uneven around their estimates."""
+
+    def reach(one: float, other: float) -> float:
+        one, other = max(one, 0.0), max(other, 0.0)
+        return math.sqrt(max(one**2 + other**2 - 2 * correlation * one * other, 0.0))
+
+    centre = of_a.debiased - of_b.debiased
+    low = centre - reach(of_a.debiased - of_a.low, of_b.high - of_b.debiased)
+    high = centre + reach(of_a.high - of_a.debiased, of_b.debiased - of_b.low)
+    return ErrorDifference(a.group, b.group, a.estimate - b.estimate, centre, low, high)
+
+
+def _correlation(tally: Tally, weighting: str, estimates: list[ErrorEstimate], sizes: list[Size], i: int, j: int) -> float:
+    """How far users that are in both groups tie the two errors together."""
+    shared = tally.pair_matrices(estimates[i].group, estimates[j].group, weighting) if tally.cross else None
+    if shared is None or sizes[i].reach is None or sizes[j].reach is None:
+        return 0.0
+    moves = [_on_lattice(tally, weighting, estimates[place].group, sizes[place]) for place in (i, j)]
+    both = _product(shared, moves[0], moves[1])
+    alone = []
+    for place, move in zip((i, j), moves, strict=True):
+        own = tally.pair_matrices(estimates[place].group, estimates[place].group, weighting)
+        alone.append(_product(own, move, move))
+    return float(np.clip(both / math.sqrt(alone[0] * alone[1]), -1, 1)) if min(alone) > 0 else 0.0
+
+
+def _product(pairs: Any, a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> float:
+    """The sum over users of what they add to one norm times what they add to the other."""
+    (reach_a, centre_a), (reach_b, centre_b) = ([part[None, :] for part in move] for move in (a, b))
+    return float(residual_covariance(pairs, reach_a, centre_a, reach_b, centre_b)[0, 0])
+
+
+def _on_lattice(tally: Tally, weighting: str, group: Any, size: Size) -> tuple[Floats, Floats]:
+    cells = np.flatnonzero(tally.sums(group, weighting).W > 0)
+    reach, centre = np.zeros(tally.lattice.n_cells), np.zeros(tally.lattice.n_cells)
+    reach[cells], centre[cells] = size.reach, size.centre
+    return reach, centre

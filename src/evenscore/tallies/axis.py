@@ -1,0 +1,66 @@
+"""Scales of the score axis: the score itself, or its logit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evenscore.types import Floats, Ints
+
+
+def forward(scores: ArrayLike, scale: str) -> Floats:
+    """Scores in units of the scale."""
+    array = np.asarray(scores, dtype=np.float64)
+    if scale != "logit":
+        return array
+    with np.errstate(divide="ignore"):
+        return np.log(array) - np.log1p(-array)
+
+
+def backward(positions: Floats, scale: str) -> Floats:
+    """Positions on the scale as scores."""
+    if scale != "logit":
+        return positions
+    return np.asarray(0.5 * (1 + np.tanh(positions / 2)))
+
+
+def inside_unit(low: float, high: float) -> tuple[float, float]:
+    """Limits that a logit can take: 0 and 1 themselves go to the end cells."""
+    low, high = max(low, 1e-6), min(high, 1 - 1e-6)
+    return (low, high) if low < high else (1e-6, 1 - 1e-6)
+
+
+def end_values_inside(positions: Floats) -> Floats:
+    """Scores of 0 and 1 on the logit axis: one typical step beyond their neighbours."""
+    finite = positions[np.isfinite(positions)]
+    if len(finite) == len(positions):
+        return positions
+    if len(finite) == 0:
+        return np.where(positions > 0, 1.0, -1.0)
+    step = float(np.median(np.diff(finite))) if len(finite) > 1 else 1.0
+    return np.where(np.isfinite(positions), positions, np.where(positions > 0, finite[-1] + step, finite[0] - step))
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Quantiles of scores that are somewhere else; ``at_ranks`` gives the scores of some ranks (from 0)."""
+
+    n_rows: int
+    low: float
+    high: float
+    at_ranks: Callable[[Ints], Floats]
+
+    def between(self, share: float) -> float:
+        """Interpolated between the two nearest scores, as ``np.quantile`` does."""
+        place = (self.n_rows - 1) * share
+        below = int(place)
+        pair = self.at_ranks(np.array([below, min(below + 1, self.n_rows - 1)]))
+        return float(np.quantile(pair, place - below))
+
+    def at_or_above(self, shares: Floats) -> Floats:
+        """The smallest scores with at least these shares of rows at or below them: ``method="inverted_cdf"``."""
+        ranks = np.clip(np.ceil(self.n_rows * shares - 1), 0, self.n_rows - 1).astype(np.int64)
+        return self.at_ranks(ranks)

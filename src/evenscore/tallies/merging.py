@@ -1,0 +1,124 @@
+"""Adding tallies up; what would not be honest is refused, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from evenscore.data.observations import MAX_GROUPS, Columns, label_key
+from evenscore.errors import MergeError, listing
+from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.pairs import PairSums
+from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally
+from evenscore.types import Floats
+
+
+def add(a: Tally, b: Tally) -> Tally:
+    """The tally of both shards together; refuses what cannot be added honestly."""
+    if not a.parts or not b.parts:
+        a, b = _same_lattice(a, b)
+        return b if not a.parts else a
+    _refuse_shared_users(a, b)
+    a, b = _same_lattice(a, b)
+    if a.independent != b.independent:
+        raise MergeError("one tally has users, the other declares its rows independent; they do not add up to either")
+    centre = _common_centre(a, b)
+    groups = _united_groups(a, b)
+    n_cells = a.lattice.n_cells
+    parts = []
+    for label in groups:
+        found = [tally.parts[tally.index(label)].recentred(tally.centre - centre) for tally in (a, b) if _has(tally, label)]
+        parts.append(sum(found[1:], start=found[0]) if found else GroupTally.empty(n_cells))
+    cross: dict[tuple[int, int], PairSums] = {}
+    for tally in (a, b):
+        places = [groups.index(label) for label in tally.groups]
+        for (i, j), sums in tally.cross.items():
+            pair = (places[i], places[j])  # both orders are sorted alike, so i < j stays
+            moved = sums.recentred(tally.centre - centre)
+            cross[pair] = cross[pair] + moved if pair in cross else moved
+    return Tally(
+        lattice=a.lattice,
+        groups=groups,
+        parts=tuple(parts),
+        cross=cross,
+        n_spanning=a.n_spanning + b.n_spanning,
+        centre=centre,
+        binary=a.binary and b.binary,
+        columns=a.columns if a.columns == b.columns else _merged_columns(a, b),
+        sketch=None if a.sketch is None or b.sketch is None else np.union1d(a.sketch, b.sketch)[:SKETCH],
+        dropped={name: a.dropped.get(name, 0) + b.dropped.get(name, 0) for name in {**a.dropped, **b.dropped}},
+        frame_kind=a.frame_kind if a.frame_kind == b.frame_kind else None,
+        split=a.split if a.split == b.split else None,
+    )
+
+
+def _has(tally: Tally, label: Any) -> bool:
+    return any(label == own and type(label) is type(own) for own in tally.groups)
+
+
+def _united_groups(a: Tally, b: Tally) -> tuple[Any, ...]:
+    fresh = [label for label in b.groups if not _has(a, label)]
+    groups = sorted([*a.groups, *fresh], key=label_key)
+    if len(set(groups)) < len(groups):
+        raise MergeError(
+            f"group labels differ in type only: {listing(map(repr, a.groups))} and {listing(map(repr, b.groups))}; make them alike"
+        )
+    if len(groups) > MAX_GROUPS:
+        raise MergeError(f"together the tallies have {len(groups)} groups, more than {MAX_GROUPS}")
+    return tuple(groups)
+
+
+def _refuse_shared_users(a: Tally, b: Tally) -> None:
+    if a is b:
+        raise MergeError("this would add a tally to itself: its users would count twice")
+    if a.released or b.released:
+        raise MergeError("a released tally cannot be added to another: nobody can tell any more whether they share users")
+    if a.sketch is None or b.sketch is None:
+        return
+    shared = np.intersect1d(a.sketch, b.sketch)
+    if len(shared):
+        raise MergeError(
+            "the same users are in both tallies (seen in a sample of their hashed ids). A user's rows must be tallied together, "
+            "or the user would count as two people; split data into shards by user, not by day or file. For data that arrives day "
+            "by day keep user-level files (evenscore tally --by-user) and merge those"
+        )
+
+
+def _same_lattice(a: Tally, b: Tally) -> tuple[Tally, Tally]:
+    if a.lattice == b.lattice:
+        return a, b
+    united = a.lattice.united(b.lattice)
+    if united is None:
+        raise MergeError(
+            f"the tallies have different lattices: {a.lattice!r} and {b.lattice!r}; tally the second shard with lattice=first"
+        )
+    return _moved(a, united), _moved(b, united)
+
+
+def _moved(tally: Tally, lattice: Lattice) -> Tally:
+    values = cast(Floats, tally.lattice.values)
+    cells = lattice.cell(values)
+    return replace(
+        tally,
+        lattice=lattice,
+        parts=tuple(part.moved(cells, lattice.n_cells) for part in tally.parts),
+        cross={pair: sums.moved(cells, lattice.n_cells) for pair, sums in tally.cross.items()},
+    )
+
+
+def _common_centre(a: Tally, b: Tally) -> float:
+    if a.centre == b.centre:
+        return a.centre
+    if a.binary and b.binary:
+        return 0.0
+    rows_a, rows_b = sum(a.n_rows.values()), sum(b.n_rows.values())
+    return (a.centre * rows_a + b.centre * rows_b) / (rows_a + rows_b)
+
+
+def _merged_columns(a: Tally, b: Tally) -> Columns | None:
+    """The columns of either; where they are called differently the larger tally's names are kept."""
+    ordered: Iterable[Tally] = sorted((a, b), key=lambda tally: (-sum(tally.n_rows.values()), str(tally.columns)))
+    return next((tally.columns for tally in ordered if tally.columns is not None), None)

@@ -1,0 +1,107 @@
+"""User-level rows add up over days, and give the tally that all rows give."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from compare import assert_same
+
+import evenscore as es
+from data import DEFAULTS, NAMES, as_dict, repeated_users
+from evenscore.engines.by_user import is_by_user, merge_by_user, open_by_user
+from evenscore.engines.relations import write_by_user
+
+LATTICE = es.Lattice(0, 1, cells=64)
+
+
+def days(folder, n_days=3, text=False, **design):
+    """Days of data in which the same users come again."""
+    data = as_dict(repeated_users(6_000, seed=4, **design))
+    data["n"] = np.random.default_rng(0).integers(0, 3, 6_000)
+    if text:
+        data["u"] = np.array([f"user {user}" for user in data["u"]])
+    frame = pd.DataFrame(data)
+    paths = []
+    for day in range(n_days):
+        paths.append(folder / f"day-{day}.parquet")
+        pq.write_table(pa.Table.from_pandas(frame.iloc[day::n_days], preserve_index=False), paths[-1])
+    return frame, paths
+
+
+def write(paths, folder, **options):
+    outputs = [folder / f"{path.stem}.users.parquet" for path in paths]
+    for path, output in zip(paths, outputs, strict=True):
+        write_by_user(path, output, **DEFAULTS | NAMES | {"lattice": LATTICE} | options)
+    return outputs
+
+
+CASES = {
+    "plain": ({}, {}),
+    "text ids, real outcomes, weights, several groups": (
+        {"real": True, "weights": True, "spanning": True, "n_groups": 3, "text": True},
+        {"weight": "v", "count": "n"},
+    ),
+    "whales": ({"whales": True}, {"count": "n"}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_days_add_up_to_the_whole(name, tmp_path):
+    design, options = CASES[name]
+    frame, paths = days(tmp_path, **design)
+    outputs = write(paths, tmp_path, **options)
+    whole = es.tally(frame, **NAMES, **options, lattice=LATTICE)
+    tally = merge_by_user(outputs, 10**9)
+    assert_same(_centred(tally, whole.centre), whole, exact=False)
+    assert np.array_equal(tally.sketch, whole.sketch)
+    merge_by_user(outputs[:2], 10**9, tmp_path / "two.parquet")
+    again = merge_by_user([tmp_path / "two.parquet", outputs[2]], 10**9)
+    assert_same(_centred(again, whole.centre), whole, exact=False)
+
+
+def _centred(tally, centre):
+    from dataclasses import replace
+
+    shift = tally.centre - centre
+    parts = tuple(part.recentred(shift) for part in tally.parts)
+    return replace(tally, parts=parts, cross={k: v.recentred(shift) for k, v in tally.cross.items()}, centre=centre)
+
+
+def test_rows_without_outcome(tmp_path):
+    frame, paths = days(tmp_path)
+    frame.loc[frame["s"] < 0.3, "y"] = None
+    for day, path in enumerate(paths):
+        pq.write_table(pa.Table.from_pandas(frame.iloc[day::3], preserve_index=False), path)
+    tally = merge_by_user(write(paths, tmp_path, nulls="unlabelled"), 10**9)
+    assert_same(tally, es.tally(frame, **NAMES, nulls="unlabelled", lattice=LATTICE), exact=False)
+
+
+def test_tallies_of_days_are_refused_with_the_reason(tmp_path):
+    _, paths = days(tmp_path)
+    one, other = (es.tally(path, **NAMES, lattice=LATTICE) for path in paths[:2])
+    with pytest.raises(es.MergeError, match=r"same users are in both tallies.*--by-user"):
+        one + other
+
+
+def test_files_that_do_not_fit_say_so(tmp_path):
+    _, paths = days(tmp_path)
+    first, second = write(paths[:1], tmp_path)[0], write(paths[1:2], tmp_path, lattice=es.Lattice(0, 1, cells=32))[0]
+    assert is_by_user(first) and not is_by_user(paths[0]) and open_by_user(first).n_rows == 2_000
+    with pytest.raises(es.MergeError, match=r"have different lattices: .*--lattice"):
+        merge_by_user([first, second], 10**9)
+    with pytest.raises(es.FileError, match="holds no user-level rows"):
+        merge_by_user([paths[0]], 10**9)
+    with pytest.raises(es.OptionError, match="user-level rows need users"):
+        write_by_user(paths[0], tmp_path / "out.parquet", **DEFAULTS | NAMES | {"user": None})
+    assert not (tmp_path / "out.parquet").exists() and not list(tmp_path.glob(".*"))
+
+
+def test_a_group_without_any_outcome_is_counted_and_empty(tmp_path):
+    frame, paths = days(tmp_path)
+    frame.loc[frame["g"] == frame["g"].iloc[0], "y"] = None
+    for day, path in enumerate(paths):
+        pq.write_table(pa.Table.from_pandas(frame.iloc[day::3], preserve_index=False), path)
+    tally = merge_by_user(write(paths, tmp_path, nulls="unlabelled"), 10**9)
+    assert_same(tally, es.tally(frame, **NAMES, nulls="unlabelled", lattice=LATTICE), exact=False)
+    assert tally.n_users[frame["g"].iloc[0]] == 0
