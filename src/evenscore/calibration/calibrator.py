@@ -210,16 +210,16 @@ class Calibrator(Table):
 
     def save(self, path: str | Path) -> None:
         """Write the calibrator as JSON, whole or not at all."""
-        from evenscore.calibration.storage import save_calibrator
+        from evenscore.calibration.storage import FILE
 
-        save_calibrator(self, as_path(path))
+        FILE.save(self, as_path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Calibrator:
         """Read a calibrator that ``save`` wrote."""
-        from evenscore.calibration.storage import load_calibrator
+        from evenscore.calibration.storage import FILE
 
-        return load_calibrator(as_path(path))
+        return FILE.load(as_path(path))
 
     def to_sql(
         self,
@@ -298,9 +298,9 @@ class Calibrator(Table):
 
     def to_dict(self) -> dict[str, Any]:
         """The whole calibrator in JSON-ready values, as ``save`` writes it."""
-        from evenscore.calibration.storage import as_document
+        from evenscore.calibration.storage import FILE
 
-        return as_document(self)
+        return FILE.document(self)
 
     def __repr__(self) -> str:
         from evenscore.tables import printable, text_table

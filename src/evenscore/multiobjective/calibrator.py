@@ -194,16 +194,16 @@ class JointCalibrator(Table):
 
     def save(self, path: str | Path) -> None:
         """Write the calibrator as JSON, whole or not at all."""
-        from evenscore.multiobjective.storage import save_joint
+        from evenscore.multiobjective.storage import FILE
 
-        save_joint(self, as_path(path))
+        FILE.save(self, as_path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> JointCalibrator:
         """Read a calibrator that ``save`` wrote."""
-        from evenscore.multiobjective.storage import load_joint
+        from evenscore.multiobjective.storage import FILE
 
-        return load_joint(as_path(path))
+        return FILE.load(as_path(path))
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each group and objective: users and rows with a label, the method and its squared error on users left out."""
@@ -228,9 +228,9 @@ class JointCalibrator(Table):
 
     def to_dict(self) -> dict[str, Any]:
         """The whole calibrator in JSON-ready values, as ``save`` writes it."""
-        from evenscore.multiobjective.storage import as_document
+        from evenscore.multiobjective.storage import FILE
 
-        return as_document(self)
+        return FILE.document(self)
 
     def _title(self) -> str:
         pairs = ", ".join(f"{score} for {outcome}" for score, outcome in zip(self.scores, self.outcomes, strict=True))

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from evenscore.calibration.kernel_map import Kernel
@@ -228,7 +227,7 @@ class ThresholdTrial(Table):
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
         return {
-            "settings": json_ready(msgspec.structs.asdict(self._settings)),
+            "settings": json_ready(asdict(self._settings)),
             "done": self.done,
             "reason": self.reason,
             "thresholds": json_ready(self.thresholds),
@@ -244,7 +243,8 @@ class ThresholdTrial(Table):
     def load(cls, path: str | Path) -> ThresholdTrial:
         """Read a trial that ``save`` wrote."""
         trial = cls.__new__(cls)
-        trial._settings, trial._steps, trial.rounds = load_trial(as_path(path))
+        record = load_trial(as_path(path))
+        trial._settings, trial._steps, trial.rounds = record.settings, record.steps, record.rounds
         return trial
 
     def _title(self) -> str:
