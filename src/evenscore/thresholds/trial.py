@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from evenscore.calibration.kernel_map import Kernel
-from evenscore.calibration.matching import match_groups, read_scores, refuse_unknown
+from evenscore.calibration.matching import match_groups, read_scores
 from evenscore.data.coding import FOLDS, hash_ids
 from evenscore.data.columns import find_column, to_numpy
 from evenscore.errors import (
@@ -186,7 +186,6 @@ class ThresholdTrial(Table):
         proposal = self.propose()
         labels = tuple(proposal.by_group)
         matched = match_groups(groups, labels, len(array))
-        refuse_unknown(matched, labels)
         limits = np.array([step.proposed for step in proposal.steps])[matched.places]
         lowered = np.array([np.nan if step.explore_to is None else step.explore_to for step in proposal.steps])[matched.places]
         if np.isfinite(lowered).any():
