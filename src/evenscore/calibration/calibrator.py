@@ -244,7 +244,7 @@ class Calibrator(Table):
         """
         from evenscore.calibration.export import to_sql
 
-        return to_sql(self, style=style, table=table, score=score, group=group, name=name, on_unknown=on_unknown)
+        return to_sql(self, style, table, score, group, name, on_unknown)
 
     def lookup(self) -> list[dict[str, Any]]:
         """The pieces of all maps: value + slope (s - origin) for score_from <= s < score_to; everybody's last (group None)."""
@@ -299,19 +299,8 @@ class Calibrator(Table):
 
         return FILE.document(self)
 
-    def __repr__(self) -> str:
-        from evenscore.tables import printable, text_table
-
-        notes = [f"  {printable(note, 400)}" for note in self._notes()]
-        return "\n".join([self._title(), "", text_table(self.summary()), *notes])
-
-    def _repr_html_(self) -> str:
-        import html
-
-        from evenscore.tables import html_table
-
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._notes())
-        return f"<p><b>{html.escape(self._title())}</b></p>{html_table(self.summary())}{notes}"
+    def _shown_rows(self) -> list[dict[str, Any]]:
+        return self.summary()
 
     def _title(self) -> str:
         kept = "" if self.reference is None else f", on the scale of {label_text(self.reference)}"

@@ -29,13 +29,12 @@ PIECE = ("score_from", "score_to", "origin", "value", "slope")
 
 def to_sql(
     calibrator: Calibrator,
-    *,
-    style: str = "case",
-    table: str | None = None,
-    score: str | None = None,
-    group: str | Sequence[str] | None = None,
-    name: str = "calibrated",
-    on_unknown: str = "null",
+    style: str,
+    table: str | None,
+    score: str | None,
+    group: str | Sequence[str] | None,
+    name: str,
+    on_unknown: str,
 ) -> str:
     """SQL for the calibrated score: a CASE expression, or a SELECT that joins a table of pieces."""
     require_option("style", style, STYLES)
@@ -140,7 +139,7 @@ def _group_names(calibrator: Calibrator) -> list[str]:
 def _one_type(calibrator: Calibrator) -> bool:
     """Whether each group column has labels of one plain type."""
     columns = zip(*map(label_values, calibrator.groups), strict=True)
-    kinds = [{type(part) for part in column} for column in columns]
+    kinds = [{type(value) for value in column} for column in columns]
     return all(len(kind) == 1 and kind <= {str, int, float, bool} for kind in kinds)
 
 
@@ -152,7 +151,7 @@ def refuse_equal_texts(labels: Sequence[Any]) -> None:
     """Labels that become one text, such as 1 and "1", cannot be told apart where labels are text."""
     seen: dict[tuple[str, ...], Any] = {}
     for label in labels:
-        text = tuple(_as_text(part) for part in label_values(label))
+        text = tuple(_as_text(value) for value in label_values(label))
         if text in seen:
             raise EvenscoreError(
                 f"group labels {shortened(seen[text])} and {shortened(label)} are the same text; rename one before the export"

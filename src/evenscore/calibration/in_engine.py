@@ -119,14 +119,14 @@ def _in_dask(data: Any, column: str, name: str) -> Any:
     return data.map_partitions(_in_partition, column, name, meta=meta)
 
 
-def _in_partition(part: Any, column: str, name: str) -> Any:
+def _in_partition(frame: Any, column: str, name: str) -> Any:
     """One pandas partition; its index stays."""
     from evenscore.engines.dask import partition_relation
 
-    if len(part) == 0:
-        return part.assign(**{name: 0.0})
-    found = partition_relation(part.reset_index(drop=True)).project(column).fetchnumpy()[name]
-    return part.assign(**{name: found.filled(float("nan")) if hasattr(found, "filled") else found})
+    if len(frame) == 0:
+        return frame.assign(**{name: 0.0})
+    scores = partition_relation(frame.reset_index(drop=True)).project(column).fetchnumpy()[name]
+    return frame.assign(**{name: scores.filled(float("nan")) if hasattr(scores, "filled") else scores})
 
 
 _APPLY: dict[str, Callable[[Any, str, str], Any]] = {

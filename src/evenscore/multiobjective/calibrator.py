@@ -155,7 +155,7 @@ class JointCalibrator(Table):
         if isinstance(groups, str):
             groups = find_column(table, groups, "group").values
         elif isinstance(groups, list) and groups and table is not None and len(groups) == len(self.columns.group) > 1:
-            groups = [find_column(table, part, "group").values if isinstance(part, str) else part for part in groups]
+            groups = [find_column(table, given, "group").values if isinstance(given, str) else given for given in groups]
         return scores, groups
 
     def map_rows(self, scores: Sequence[Array], matched: Matched, missing: Any = None, on_unknown: str = "error") -> JointApplied:
