@@ -161,6 +161,7 @@ def record_codec(
     names, constants = keys or {}, constants or {}
     hints = get_type_hints(kind)
     fields = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    assert not order or sorted(order.split()) == sorted(fields), f"the order does not name every field of {kind.__name__}"
     chosen = {name: codecs[name] if name in codecs else codec_of(hints[name]) for name in order.split() or fields}
     stored = {names.get(name, name): (name, codec) for name, codec in chosen.items() if codec is not None}
     members = [(key, type(value)) for key, value in constants.items()] + [(key, codec.stored) for key, (_, codec) in stored.items()]

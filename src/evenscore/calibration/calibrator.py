@@ -64,7 +64,7 @@ class Counted(Table):
         """Whether somebody should be told: unknown groups, missing scores, or more than 1 % of scores outside the range."""
         return bool(self.n_unknown or self.n_null or self.n_outside > OFTEN * self.n_rows)
 
-    def warn(self) -> None:
+    def _warn(self) -> None:
         """Tell who called for the scores."""
         if self.notable:
             warnings.warn("; ".join(self.notes()), EvenscoreWarning, stacklevel=3)
@@ -75,15 +75,15 @@ class Counted(Table):
 
     def notes(self) -> list[str]:
         """What was unusual, in words."""
+        return [f"{n:,} {what}" for n, what in self._unusual() if n]
+
+    def _unusual(self) -> list[tuple[int, str]]:
         treated = "got the map of everybody" if self.on_unknown == "pooled" else "kept their scores"
-        notes = []
-        if self.n_outside:
-            notes.append(f"{self.n_outside:,} scores lie outside the range seen in training: held constant")
-        if self.n_unknown:
-            notes.append(f"{self.n_unknown:,} rows of unknown or missing groups {treated}")
-        if self.n_null:
-            notes.append(f"{self.n_null:,} scores are missing and stay so")
-        return notes
+        return [
+            (self.n_outside, "scores lie outside the range seen in training: held constant"),
+            (self.n_unknown, f"rows of unknown or missing groups {treated}"),
+            (self.n_null, "scores are missing and stay so"),
+        ]
 
     def _title(self) -> str:
         return f"{self.n_rows:,} rows with calibrated scores"
@@ -167,7 +167,7 @@ class Calibrator(Table):
         constant; ``apply`` gives the counts.
         """
         applied = self.apply(scores, groups, on_unknown=on_unknown, nulls=nulls)
-        applied.warn()
+        applied._warn()
         return applied.scores
 
     def apply(self, scores: Any, groups: Any, on_unknown: str = "error", nulls: str = "error") -> Applied:

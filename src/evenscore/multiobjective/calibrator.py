@@ -45,16 +45,14 @@ class JointApplied(Counted):
         """Whether somebody should be told: unknown groups, missing scores, or more than 1 % of rows outside the range or far."""
         return bool(self.n_unknown or self.n_null or max(self.n_outside, self.n_far) > OFTEN * self.n_rows)
 
-    def notes(self) -> list[str]:
-        """What was unusual, in words."""
-        treated = {"pooled": "got the maps of everybody", "keep": "kept their scores", "error": ""}[self.on_unknown]
-        found = (
+    def _unusual(self) -> list[tuple[int, str]]:
+        treated = "got the maps of everybody" if self.on_unknown == "pooled" else "kept their scores"
+        return [
             (self.n_outside, "rows have a score outside the range seen in training: held constant"),
             (self.n_far, "rows have scores that together nobody in training came near: they have the value of the nearest"),
             (self.n_unknown, f"rows of unknown or missing groups {treated}"),
             (self.n_null, "rows lack a score and have none afterwards"),
-        )
-        return [f"{n:,} {what}" for n, what in found if n]
+        ]
 
     def _title(self) -> str:
         return f"{self.scores.shape[0]:,} rows with {self.scores.shape[1]} jointly calibrated scores"
@@ -117,7 +115,7 @@ class JointCalibrator(Table):
         constant; ``apply`` gives the counts.
         """
         applied = self.apply(data, groups, on_unknown=on_unknown, nulls=nulls)
-        applied.warn()
+        applied._warn()
         return applied.scores
 
     def apply(self, data: Any, groups: Any = None, on_unknown: str = "error", nulls: str = "error") -> JointApplied:
