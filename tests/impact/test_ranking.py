@@ -113,6 +113,7 @@ def test_limits_know_that_the_calibrator_is_uncertain():
     assert coverage(spec, lambda run: fitted(500, run + 1000), 25) > 0.86
 
 
+@pytest.mark.slow
 def test_limits_know_that_creators_have_many_items():
     """50 creators a group whose scores are alike: respecting queries alone is not enough."""
     spec = simulate_ranking(1500, items=8, users=50, user_correlation=0.7, curve={"a": (0, 1), "b": (-0.6, 1.6)})
