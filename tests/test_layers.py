@@ -23,6 +23,7 @@ LAYERS = (
         "saving",
         "tables",
         "data",
+        "codec",
         "tallies",
         "engines",
         "estimation",

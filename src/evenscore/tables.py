@@ -33,6 +33,10 @@ class Table:
     def _notes(self) -> list[str]:
         return []
 
+    def _shown_rows(self) -> list[dict[str, Any]]:
+        """What is printed; a table with very many rows has a shorter one to show."""
+        return self.rows()
+
     def frame(self, kind: str | None = None) -> Any:
         """The rows as a frame: of the kind the data came in, else the first installed of pandas, polars and pyarrow."""
         return as_frame(self.rows(), getattr(self, "frame_kind", None) if kind is None else kind)
@@ -43,11 +47,11 @@ class Table:
 
     def __repr__(self) -> str:
         notes = [f"  {printable(note, 400)}" for note in self._notes()]
-        return "\n".join([printable(self._title(), 400), "", text_table(self.rows()), *notes])
+        return "\n".join([printable(self._title(), 400), "", text_table(self._shown_rows()), *notes])
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{html.escape(printable(note, 400))}</p>" for note in self._notes())
-        return f"<p><b>{html.escape(printable(self._title(), 400))}</b></p>{html_table(self.rows())}{notes}"
+        return f"<p><b>{html.escape(printable(self._title(), 400))}</b></p>{html_table(self._shown_rows())}{notes}"
 
 
 def as_frame(rows: list[dict[str, Any]], kind: str | None = None) -> Any:
@@ -96,6 +100,11 @@ def json_ready(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def json_fields(result: object, *names: str) -> dict[str, Any]:
+    """Some of a result's fields and properties in plain values."""
+    return {name: json_ready(getattr(result, name)) for name in names}
 
 
 def number_text(value: Any) -> str:

@@ -14,9 +14,9 @@ import pytest
 
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
-from evenscore.calibration import storage as single_storage
-from evenscore.calibration.calibrator_file import sealed
-from evenscore.multiobjective import storage as joint_storage
+from evenscore.calibration.calibrator_file import checksum
+from evenscore.calibration.storage import FILE as SINGLE_FILE
+from evenscore.multiobjective.storage import FILE as JOINT_FILE
 from evenscore.tallies.tally_state import VECTORS
 from hostile import FORGED, THOROUGH, places, survives
 
@@ -69,16 +69,16 @@ def test_flipped_bytes_never_crash(saved, kind):
         survives(load, path)
 
 
-def forged(document, place, value, storage):
+def forged(document, place, value, file):
     """The document with one value replaced, and a checksum that fits if there can be one."""
     changed = copy.deepcopy(document)
     inner = changed
     for key in place[:-1]:
         inner = inner[key]
     inner[place[-1]] = value
-    if storage is not None and place[0] != "checksum":
+    if file is not None and place[0] != "checksum":
         with contextlib.suppress(msgspec.MsgspecError, TypeError, KeyError):
-            changed["checksum"] = sealed(storage.KIND, msgspec.convert(changed["calibrator"], storage._Body)).checksum
+            changed["checksum"] = checksum(msgspec.convert(changed["calibrator"], file.codec.stored))
     return changed
 
 
@@ -96,15 +96,15 @@ def used(load, path):
     return thing
 
 
-@pytest.mark.parametrize(("kind", "storage"), [("calibrator", single_storage), ("joint", joint_storage), ("trial", None)])
-def test_forged_fields_are_used_or_refused(saved, kind, storage):
+@pytest.mark.parametrize(("kind", "file"), [("calibrator", SINGLE_FILE), ("joint", JOINT_FILE), ("trial", None)])
+def test_forged_fields_are_used_or_refused(saved, kind, file):
     path, content, load = saved[kind]
     document = json.loads(content)
     rng = random.Random(kind)
     reached = 0
     for place in places(document):
         for value in FORGED if THOROUGH else rng.sample(FORGED, 3):
-            path.write_text(json.dumps(forged(document, place, value, storage)))
+            path.write_text(json.dumps(forged(document, place, value, file)))
             reached += survives(used, load, path)
     assert reached > 0, "no forged file got past the checksum, so nothing behind it was tried"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from evenscore.data.coding import PRIME
 from evenscore.data.columns import shortened
-from evenscore.errors import DataError, OptionError, no_column
+from evenscore.errors import DataError, EvenscoreError, OptionError, no_column
 
 ROLES = ("score", "outcome", "group", "user", "weight", "count")
 NUMERIC_ROLES = ("score", "outcome", "weight", "count")
@@ -32,11 +33,26 @@ class Dialect:
         """A column name."""
         return self.quote + column.replace(self.quote, 2 * self.quote) + self.quote
 
-    def literal(self, text: str) -> str:
-        """A piece of text."""
-        if self.escape == "''":
-            return "'" + text.replace("'", "''") + "'"
-        return "'" + text.replace("\\", "\\\\").replace("'", self.escape) + "'"
+    def literal(self, value: Any) -> str:
+        """A label or a number; floats have an exponent, so that they are doubles and not decimals."""
+        if isinstance(value, str):
+            text = value if self.escape == "''" else value.replace("\\", "\\\\")
+            return "'" + text.replace("'", self.escape) + "'"
+        if isinstance(value, bool):
+            return "TRUE" if value else "FALSE"
+        if isinstance(value, int):
+            return str(value)
+        if isinstance(value, float):
+            text = repr(float(value))
+            return text if "e" in text else f"{text}e0"
+        if isinstance(value, datetime.datetime):
+            return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+        if isinstance(value, datetime.date):
+            return f"DATE '{value.isoformat()}'"
+        kind = type(value).__name__
+        raise EvenscoreError(
+            f"group label {shortened(value)} is of type {kind} and cannot be written in SQL; turn the column into text"
+        )
 
     def as_text(self, expression: str) -> str:
         """An expression as text."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenscore.calibration.calibrator import Calibrator
-from evenscore.calibration.matching import match_groups, refuse_unknown
+from evenscore.calibration.matching import match_groups
 from evenscore.data.observations import Columns, Observations
 from evenscore.data.splits import Split
 from evenscore.errors import DataError, OptionError, listing, shortened
@@ -91,7 +91,6 @@ def _matched(rows: JointRows, known: Sequence[Any]) -> Any:
     labels = np.empty(len(rows.groups), dtype=object)
     labels[:] = rows.groups
     found = match_groups(list(rows.groups) if isinstance(rows.groups[0], tuple) else labels, known, len(labels))
-    refuse_unknown(found, known)
     return type(found)(found.places[rows.group], found.strangers)
 
 

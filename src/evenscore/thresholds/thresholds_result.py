@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenscore.calibration.matching import match_groups, read_scores, refuse_unknown
+from evenscore.calibration.matching import match_groups, read_scores
 from evenscore.tables import Table, json_ready, label_text, number_text
 from evenscore.types import Floats, Mask
 
@@ -121,7 +121,6 @@ class Thresholds(Table):
         array, _ = read_scores(scores, "error")
         labels = tuple(self.by_group)
         matched = match_groups(groups, labels, len(array))
-        refuse_unknown(matched, labels)
         limits = np.array(list(self.by_group.values()))[matched.places]
         return array >= limits if self.positive == "above" else array < limits
 
