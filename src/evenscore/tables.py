@@ -8,8 +8,8 @@ import importlib.util
 import math
 import sys
 import unicodedata
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, overload
 
 import numpy as np
 
@@ -85,6 +85,10 @@ def label_text(label: Any) -> str:
     return str(label)
 
 
+@overload
+def json_ready(value: dict[Any, Any]) -> dict[str, Any]: ...
+@overload
+def json_ready(value: object) -> Any: ...
 def json_ready(value: Any) -> Any:
     """Plain values only: no NumPy scalars, and None for what JSON cannot say (nan, infinity)."""
     if isinstance(value, dict):
@@ -96,6 +100,11 @@ def json_ready(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def values_of(record: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
+    """Attributes of a record by name; by default all the fields of a dataclass with slots."""
+    return {name: getattr(record, name) for name in (type(record).__slots__ if names is None else names)}
 
 
 def number_text(value: Any) -> str:
