@@ -16,13 +16,13 @@ from evenscore.auditing.repair import Repair
 from evenscore.calibration.fitting import fingerprint
 from evenscore.errors import EvenscoreError, OptionError, shortened
 from evenscore.estimation.fitted_curves import Curves
-from evenscore.estimation.verdict import combine, largest
+from evenscore.estimation.verdict import combine, join_reasons, largest
 from evenscore.impact.impact_result import Impact
 from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.miscalibration.error_result import CalibrationError
 from evenscore.ordering import OrderingTest
 from evenscore.parity.parity_result import ParityTest
-from evenscore.tables import Table, json_ready, label_text
+from evenscore.tables import Table, json_ready, label_text, values_of
 from evenscore.tallies.tally_state import Tally
 from evenscore.thresholds.thresholds_result import Thresholds
 
@@ -84,8 +84,7 @@ class Subject:
     @property
     def reason(self) -> str:
         """Why the verdict is what it is."""
-        wanted = [self.tests[name].reason for name in self.decides if self.tests[name].verdict == self.verdict]
-        return "; ".join(dict.fromkeys(wanted))
+        return join_reasons((self.tests[name] for name in self.decides), self.verdict)
 
     @property
     def minimum_detectable_gap(self) -> float:
@@ -96,14 +95,6 @@ class Subject:
     def fully_judged(self) -> bool:
         """Whether every pair of groups could be judged."""
         return all(pair.judged for pair in self.parity.pairs)
-
-    def _parts(self) -> dict[str, Any]:
-        return {
-            "calibration_error": self.calibration,
-            "thresholds": self.thresholds,
-            "impact": self.impact,
-            "repair": self.repair,
-        }
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a test."""
@@ -122,6 +113,7 @@ class Subject:
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON-ready values."""
+        steps = {"calibration_error": self.calibration} | values_of(self, ("thresholds", "impact", "repair"))
         return {
             "score": self.score,
             "attribute": list(self.attribute),
@@ -138,7 +130,7 @@ class Subject:
             "curves": self.curves.to_dict(),
             "threshold": self.threshold,
             "positive": self.positive,
-            **{name: None if part is None else part.to_dict() for name, part in self._parts().items()},
+            **{name: None if step is None else step.to_dict() for name, step in steps.items()},
             "unavailable": dict(self.unavailable),
             "notes": list(self.notes),
         }

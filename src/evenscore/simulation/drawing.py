@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenscore.errors import require_count, require_option
 from evenscore.simulation.distributions import BusyBeta, density_of, rows_of
+from evenscore.simulation.ingredients import plain
 from evenscore.simulation.outcomes import BusyCurve, correlated_normals, curve_of, draw_outcomes, pulled
-from evenscore.tables import FRAMES
+from evenscore.tables import FRAMES, values_of
 from evenscore.types import Array, Floats, Ints
 
 if TYPE_CHECKING:
@@ -19,15 +20,29 @@ if TYPE_CHECKING:
 
 Data = dict[str, Array]
 Seed = int | Sequence[int]
-Spec = TypeVar("Spec")
 
 
-def drawn(draw: Callable[[Spec, np.random.Generator], Data], spec: Spec, seed: Seed, frame: str | None) -> Any:
-    """What ``draw`` draws with the seed: a dict of arrays, or a frame of that kind."""
-    if frame is not None:
-        require_option("frame", frame, FRAMES)
-    columns = draw(spec, np.random.default_rng(_seed_words(seed)))
-    return columns if frame is None else _as_frame(columns, frame)
+class Specification:
+    """What every simulation has: rows drawn with a seed, and its own fields in JSON-ready values. Subclasses are dataclasses."""
+
+    __slots__ = ()
+
+    def _draw(self, rng: np.random.Generator) -> Data:
+        raise NotImplementedError
+
+    def data(self, seed: Seed = 0, frame: str | None = None) -> Any:
+        """Rows drawn with the seed: a dict of arrays, or a frame of that kind.
+
+        An outcome that is not known is nan, or null in a frame.
+        """
+        if frame is not None:
+            require_option("frame", frame, FRAMES)
+        columns = self._draw(np.random.default_rng(_seed_words(seed)))
+        return columns if frame is None else _as_frame(columns, frame)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole specification in JSON-ready values; an ingredient also says what kind it is."""
+        return {name: plain(value) for name, value in values_of(self).items()}
 
 
 def _seed_words(seed: Seed) -> list[int]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
+
 from evenscore.errors import (
     OptionError,
     listing,
@@ -24,7 +26,7 @@ from evenscore.simulation.distributions import (
     RowsPerUser,
     density_of,
 )
-from evenscore.simulation.drawing import Seed, draw, drawn
+from evenscore.simulation.drawing import Data, Specification, draw
 from evenscore.simulation.ingredients import (
     Label,
     as_any_curve,
@@ -32,8 +34,7 @@ from evenscore.simulation.ingredients import (
     as_rows,
     by_group,
     place_of,
-    plain,
-    read_part,
+    read_plain,
     require_distinct,
 )
 from evenscore.simulation.outcomes import BINARY, OUTCOMES, AnyCurve, BusyCurve
@@ -43,7 +44,7 @@ from evenscore.tables import label_text
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Simulation:
+class Simulation(Specification):
     """What ``es.simulate`` specifies; tuples are in the order of the groups.
 
     Data are drawn by ``.data(seed)``; what they would show without end is ``.truth``.
@@ -104,16 +105,8 @@ class Simulation:
         """Where a group stands among the groups."""
         return place_of(group, self.groups)
 
-    def data(self, seed: Seed = 0, frame: str | None = None) -> Any:
-        """Rows drawn with the seed, users side by side: a dict of arrays score, outcome, group, user, or a frame of that kind.
-
-        With a ``threshold`` the outcome is nan, or null in a frame, where the decision withheld it.
-        """
-        return drawn(draw, self, seed, frame)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The whole specification in JSON-ready values; a part also says what kind it is."""
-        return {field.name: plain(getattr(self, field.name)) for field in fields(self)}
+    def _draw(self, rng: np.random.Generator) -> Data:
+        return draw(self, rng)
 
     @classmethod
     def from_dict(cls, written: Mapping[str, Any]) -> Simulation:
@@ -125,7 +118,7 @@ class Simulation:
                 [*(f"no {name}" for name in sorted(known - given)), *(f"unknown {name}" for name in sorted(given - known))]
             )
             raise OptionError(f"this is not a written simulation: {wrong}")
-        return cls(**{name: read_part(value) for name, value in written.items()})
+        return cls(**{name: read_plain(value) for name, value in written.items()})
 
     def __repr__(self) -> str:
         head = f"Simulation: {self.name}" + (" (users span groups)" if self.spanning else "")
