@@ -79,9 +79,9 @@ def _first_installed() -> str:
 
 
 def label_text(label: Any) -> str:
-    """A group label for people: parts of an intersection are joined."""
+    """A group label for people: labels of an intersection are joined."""
     if isinstance(label, tuple):
-        return " × ".join(label_text(part) for part in label)
+        return " × ".join(map(label_text, label))
     return str(label)
 
 
@@ -155,7 +155,7 @@ def text_table(rows: Sequence[dict[str, Any]], limit: int = 40) -> str:
     body = [[printable(cell) for cell in line] for line in body]
     widths = [max(_width(line[i]) for line in [header, *body]) for i in range(len(header))]
     lines = [
-        "  " + "  ".join(_padded(cell, width, num) for cell, width, num in zip(line, widths, numeric, strict=True)).rstrip()
+        "  " + "  ".join(_pad(cell, width, num) for cell, width, num in zip(line, widths, numeric, strict=True)).rstrip()
         for line in [header, *body]
     ]
     if len(rows) > limit:
@@ -168,7 +168,7 @@ def _width(text: str) -> int:
     return sum(0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def _padded(text: str, width: int, right: bool) -> str:
+def _pad(text: str, width: int, right: bool) -> str:
     blanks = " " * (width - _width(text))
     return blanks + text if right else text + blanks
 

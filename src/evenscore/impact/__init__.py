@@ -309,14 +309,17 @@ class _Estimates:
         ratios = {}
         for name in ("before", "after"):
             rates = [float(getattr(rate, name)[0, threshold]) for rate in self.points]
-            base = int(np.argmax(rates)) if self.reference is None else self.reference
-            ratios[f"ratio_{name}"] = rates[group] / rates[base] if rates[base] > 0 else np.nan
+            base = rates[self._base(rates)]
+            ratios[f"ratio_{name}"] = rates[group] / base if base > 0 else np.nan
         low, high = UNKNOWN
         if self.drawn:
-            below = self.drawn[base].after[:, threshold]
+            below = self.drawn[self._base([rate.after[0, threshold] for rate in self.points])].after[:, threshold]
             if (below > 0).all():
                 low, high = self.limits(self.drawn[group].after[:, threshold] / below)
         return ratios | {"ratio_low": low, "ratio_high": high}
+
+    def _base(self, rates: list[float]) -> int:
+        return int(np.argmax(rates)) if self.reference is None else self.reference
 
     def pair(self, a: int, b: int, threshold: int, cut: float) -> dict[str, Any]:
         """The change of one group minus that of another."""

@@ -160,7 +160,7 @@ class KernelGrid:
         """The fits of the targets at the nodes in use without each fold, (n_targets, n_folds, n_used)."""
         weight = moments(self.w[targets[0].k], self.axes, bandwidth, 2 * self.degree)
         outcome = {target.k: moments(self.y[target.k], self.axes, bandwidth, self.degree) for target in targets}
-        expected = [self._expected(target.k, guess, bandwidth) for target, guess in zip(targets, guesses, strict=True)]
+        expected = [self._guide_moments(target.k, guess, bandwidth) for target, guess in zip(targets, guesses, strict=True)]
         fits = np.empty((len(targets), N_FOLDS, len(self.used)))
         among = np.zeros(self.n_nodes, dtype=bool)
         among[self.used] = True
@@ -179,7 +179,7 @@ class KernelGrid:
         """What the guide without each fold expects at the nodes, (n_folds, n_nodes)."""
         return None if target.guide is None else np.stack([fold.at(self.nodes) for fold in target.guide.folds])
 
-    def _expected(self, k: int, guess: Floats | None, bandwidth: Floats) -> Moments | None:
+    def _guide_moments(self, k: int, guess: Floats | None, bandwidth: Floats) -> Moments | None:
         """Kernel sums of what the guide without each fold expects of the other folds."""
         return None if guess is None else moments((self.w[k].sum(axis=0) - self.w[k]) * guess, self.axes, bandwidth, self.degree)
 

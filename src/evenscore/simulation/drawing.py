@@ -73,16 +73,16 @@ def draw(spec: Simulation, rng: np.random.Generator) -> Data:
     if any(spec.informative):
         mean = pulled(mean, np.array(spec.informative)[group] * np.where(activity >= 0.5, 1.0, -1.0)[user])
     columns = {"score": score, "outcome": _outcomes(spec, rng, mean, user), "group": group, "user": user}
-    columns = _joined([columns, *_power_users(spec, rng, n_users)])
-    columns["outcome"] = _labelled(spec, columns["score"], columns["outcome"])
+    columns = _join_columns([columns, *_power_users(spec, rng, n_users)])
+    columns["outcome"] = _withhold_outcomes(spec, columns["score"], columns["outcome"])
     return columns | {"group": label_array(spec.groups)[columns["group"]]}
 
 
 def _numbers_of_rows(spec: Simulation, activity: Floats) -> Ints:
     if len(set(spec.rows_per_user)) == 1:
         return rows_of(spec.rows_per_user[0], activity)
-    parts = np.split(activity, np.cumsum(spec.users)[:-1])
-    return np.concatenate([rows_of(rows, own) for rows, own in zip(spec.rows_per_user, parts, strict=True)])
+    activities = np.split(activity, np.cumsum(spec.users)[:-1])
+    return np.concatenate([rows_of(rows, own) for rows, own in zip(spec.rows_per_user, activities, strict=True)])
 
 
 def _scores_and_means(spec: Simulation, group: Ints, latent: Floats, n_rows: Ints) -> tuple[Floats, Floats]:
@@ -90,7 +90,7 @@ def _scores_and_means(spec: Simulation, group: Ints, latent: Floats, n_rows: Int
     score, mean = np.empty(len(group)), np.empty(len(group))
     for place, rows in enumerate(_split(group, len(spec.groups))):
         density, curve = spec.scores[place], spec.curves[place]
-        limit = max([part.limit for part in (density, curve) if isinstance(part, BusyBeta | BusyCurve)], default=1)
+        limit = max([busy.limit for busy in (density, curve) if isinstance(busy, BusyBeta | BusyCurve)], default=1)
         for level, own in enumerate(_split(np.minimum(n_rows[rows], limit) - 1, limit), start=1):
             at = rows[own]
             score[at] = density_of(density, level).scores(latent[at])
@@ -129,11 +129,11 @@ def _power_users(spec: Simulation, rng: np.random.Generator, n_users: int) -> li
     return found
 
 
-def _joined(parts: list[Data]) -> Data:
-    return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+def _join_columns(drawn: list[Data]) -> Data:
+    return drawn[0] if len(drawn) == 1 else {name: np.concatenate([columns[name] for columns in drawn]) for name in drawn[0]}
 
 
-def _labelled(spec: Simulation, score: Floats, outcome: Array) -> Array:
+def _withhold_outcomes(spec: Simulation, score: Floats, outcome: Array) -> Array:
     """Outcomes with nan where the decision withheld them."""
     if spec.threshold is None:
         return outcome

@@ -105,8 +105,8 @@ class Objectives(Specification):
 
     def __repr__(self) -> str:
         people = ", ".join(f"{label_text(label)}: {users:,} users" for label, users in zip(self.groups, self.users, strict=True))
-        parts = ", ".join(f"{name} ({kind})" for name, kind in zip(self.objectives, self.kinds, strict=True))
-        return f"Objectives: {self.name}\n  {people}, {self.rows_per_user} a user\n  {parts}"
+        objectives = ", ".join(f"{name} ({kind})" for name, kind in zip(self.objectives, self.kinds, strict=True))
+        return f"Objectives: {self.name}\n  {people}, {self.rows_per_user} a user\n  {objectives}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,8 +125,8 @@ class Simulation(Specification):
         lines = []
         for place, label in enumerate(self.groups):
             busy = f", busier half pulled {self.informative[place]:+g}" if self.informative[place] else ""
-            parts = f"{self.users[place]:,} users, {self.rows_per_user[place]} each, scores {self.scores[place]}"
-            lines.append(f"  {label_text(label)}: {parts}, curve {self.curves[place]}{busy}")
+            drawn = f"{self.users[place]:,} users, {self.rows_per_user[place]} each, scores {self.scores[place]}"
+            lines.append(f"  {label_text(label)}: {drawn}, curve {self.curves[place]}{busy}")
         lines += [f"  {label_text(power.group)}: and {power}" for power in self.power_users]
         alike = f"correlation of outcomes {self.outcome_correlation:g}, of scores {self.score_correlation:g}"
         noise = "" if self.outcome == BINARY else f" of scale {self.scale:g}"
@@ -184,7 +184,7 @@ def simulate(
     threshold, positive
         The outcome is known only where the decision is positive: from the threshold on, or with ``positive="below"`` below it.
     name
-        What reports call it; made from its parts if not given.
+        What reports call it; made from its ingredients if not given.
 
     Returns
     -------
@@ -238,15 +238,15 @@ def _side(spec: Simulation) -> str:
     return f"{spec.threshold:g} or more" if spec.positive == "above" else f"below {spec.threshold:g}"
 
 
-# Checks and parts
+# Checks
 
 
 def _require_possible(spec: Simulation) -> None:
-    """Refuse parts that do not go together, each with the reason."""
+    """Refuse ingredients that do not go together, each with the reason."""
     pulled_rows = [rows for rows, pull in zip(spec.rows_per_user, spec.informative, strict=True) if pull]
     if any(isinstance(rows, FixedRows) for rows in pulled_rows):
         raise OptionError("informative rows need users with different numbers of rows: PoissonRows or ParetoRows")
-    busy = any(isinstance(part, BusyBeta | BusyCurve) for part in (*spec.scores, *spec.curves))
+    busy = any(isinstance(ingredient, BusyBeta | BusyCurve) for ingredient in (*spec.scores, *spec.curves))
     if busy and any(spec.informative):
         raise OptionError("BusyBeta and BusyCurve depend on the number of rows already; leave out informative")
     if spec.spanning and len(set(spec.rows_per_user)) > 1:
