@@ -16,7 +16,7 @@ from evenscore.auditing.repair import Repair
 from evenscore.calibration.fitting import fingerprint
 from evenscore.errors import EvenscoreError, OptionError, shortened
 from evenscore.estimation.fitted_curves import Curves
-from evenscore.estimation.verdict import combine, largest
+from evenscore.estimation.verdict import combine, join_reasons, largest
 from evenscore.impact.impact_result import Impact
 from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.miscalibration.error_result import CalibrationError
@@ -84,8 +84,7 @@ class Subject:
     @property
     def reason(self) -> str:
         """Why the verdict is what it is."""
-        wanted = [self.tests[name].reason for name in self.decides if self.tests[name].verdict == self.verdict]
-        return "; ".join(dict.fromkeys(wanted))
+        return join_reasons((self.tests[name] for name in self.decides), self.verdict)
 
     @property
     def minimum_detectable_gap(self) -> float:
@@ -164,9 +163,9 @@ class Audit(Table):
     @property
     def tests(self) -> dict[str, Any]:
         """Every test by name; with several scores or attributes the name says which."""
-        return {key: test for subject in self.subjects for key, test in self._named(subject, subject.tests).items()}
+        return {key: test for subject in self.subjects for key, test in self._name_tests(subject, subject.tests).items()}
 
-    def _named(self, subject: Subject, found: dict[str, Any]) -> dict[str, Any]:
+    def _name_tests(self, subject: Subject, found: dict[str, Any]) -> dict[str, Any]:
         return found if len(self.subjects) == 1 else {f"{subject.name}: {name}": value for name, value in found.items()}
 
     @property
