@@ -18,32 +18,22 @@ from evenscore.types import Floats
 
 def add(a: Tally, b: Tally) -> Tally:
     """The tally of both shards together; refuses what cannot be added honestly."""
-    if not a.parts or not b.parts:
+    if not a.groups or not b.groups:
         a, b = _same_lattice(a, b)
-        return b if not a.parts else a
+        return b if not a.groups else a
     _refuse_shared_users(a, b)
     a, b = _same_lattice(a, b)
     if a.independent != b.independent:
         raise MergeError("one tally has users, the other declares its rows independent; they do not add up to either")
+    a, b = _same_blocks(a, b)
     centre = _common_centre(a, b)
+    a, b = a.recentred(centre), b.recentred(centre)
     groups = _united_groups(a, b)
-    n_cells = a.lattice.n_cells
-    parts = []
-    for label in groups:
-        found = [tally.parts[tally.index(label)].recentred(tally.centre - centre) for tally in (a, b) if _has(tally, label)]
-        parts.append(sum(found[1:], start=found[0]) if found else GroupTally.empty(n_cells))
-    cross: dict[tuple[int, int], PairSums] = {}
-    for tally in (a, b):
-        places = [groups.index(label) for label in tally.groups]
-        for (i, j), sums in tally.cross.items():
-            pair = (places[i], places[j])  # both orders are sorted alike, so i < j stays
-            moved = sums.recentred(tally.centre - centre)
-            cross[pair] = cross[pair] + moved if pair in cross else moved
     return Tally(
         lattice=a.lattice,
         groups=groups,
-        parts=tuple(parts),
-        cross=cross,
+        group_tallies=tuple(_added_group(label, a, b) for label in groups),
+        cross_blocks=_added_cross(groups, a, b),
         n_spanning=a.n_spanning + b.n_spanning,
         centre=centre,
         binary=a.binary and b.binary,
@@ -52,7 +42,51 @@ def add(a: Tally, b: Tally) -> Tally:
         dropped={name: a.dropped.get(name, 0) + b.dropped.get(name, 0) for name in {**a.dropped, **b.dropped}},
         frame_kind=a.frame_kind if a.frame_kind == b.frame_kind else None,
         split=a.split if a.split == b.split else None,
+        left_out={**a.left_out, **b.left_out},
     )
+
+
+def _added_group(label: Any, a: Tally, b: Tally) -> GroupTally:
+    if not (_has(a, label) and _has(b, label)):
+        owner = a if _has(a, label) else b
+        return owner.group_tallies[owner.index(label)]
+    return a.group_tallies[a.index(label)] + b.group_tallies[b.index(label)]
+
+
+def _added_cross(groups: tuple[Any, ...], a: Tally, b: Tally) -> dict[str, dict[tuple[int, int], PairSums]]:
+    cross: dict[str, dict[tuple[int, int], PairSums]] = {}
+    for tally in (a, b):
+        positions = [groups.index(label) for label in tally.groups]
+        for name, named in tally.cross_blocks.items():
+            total = cross.setdefault(name, {})
+            for (i, j), sums in named.items():
+                pair = (positions[i], positions[j])  # both orders are sorted alike, so i < j stays
+                total[pair] = total[pair] + sums if pair in total else sums
+    return cross
+
+
+def _same_blocks(a: Tally, b: Tally) -> tuple[Tally, Tally]:
+    """Both with the blocks that both have; a tally without rows has every block, full of zeros."""
+    has_a, has_b = _block_names(a), _block_names(b)
+    if not _has_rows(a) or not _has_rows(b):
+        every = [*has_a, *(name for name in has_b if name not in has_a)]
+        return _with_zeros(a, every), _with_zeros(b, every)
+    reason = "only one of the tallies that were added has it"
+    return a.without_blocks(set(has_a) - set(has_b), reason), b.without_blocks(set(has_b) - set(has_a), reason)
+
+
+def _block_names(tally: Tally) -> list[str]:
+    return list(tally.group_tallies[0].blocks)
+
+
+def _has_rows(tally: Tally) -> bool:
+    return any(group.n_rows or group.n_unlabelled for group in tally.group_tallies)
+
+
+def _with_zeros(tally: Tally, names: list[str]) -> Tally:
+    if _has_rows(tally):
+        return tally
+    return replace(tally, group_tallies=tuple(GroupTally.empty(tally.lattice.n_cells, names) for _ in tally.groups))
 
 
 def _has(tally: Tally, label: Any) -> bool:
@@ -93,20 +127,15 @@ def _same_lattice(a: Tally, b: Tally) -> tuple[Tally, Tally]:
     united = a.lattice.united(b.lattice)
     if united is None:
         raise MergeError(
-            f"the tallies have different lattices: {a.lattice!r} and {b.lattice!r}; tally the second shard with lattice=first"
+            f"the tallies have different lattices: {a.lattice!r} and {b.lattice!r}; tally the second shard again on the lattice of "
+            "the first: es.tally(data, ..., lattice=first), or evenscore tally ... --lattice first.tally"
         )
-    return _moved(a, united), _moved(b, united)
+    return _on_values(a, united), _on_values(b, united)
 
 
-def _moved(tally: Tally, lattice: Lattice) -> Tally:
-    values = cast(Floats, tally.lattice.values)
-    cells = lattice.cell(values)
-    return replace(
-        tally,
-        lattice=lattice,
-        parts=tuple(part.moved(cells, lattice.n_cells) for part in tally.parts),
-        cross={pair: sums.moved(cells, lattice.n_cells) for pair, sums in tally.cross.items()},
-    )
+def _on_values(tally: Tally, lattice: Lattice) -> Tally:
+    cells = lattice.cell(cast(Floats, tally.lattice.values))
+    return tally.remapped(lattice, [cells] * len(tally.groups))
 
 
 def _common_centre(a: Tally, b: Tally) -> float:
