@@ -1,7 +1,6 @@
 """Saved tallies: what is loaded is what was saved, and no file, however broken or forged, does worse than a clear error."""
 
 import datetime
-import hashlib
 import json
 import math
 import os
@@ -16,6 +15,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 from compare import assert_same
+from forgery import forge, header, in_list, put, refuse, repack, sealed
 
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
@@ -59,30 +59,6 @@ def path(tmp_path):
 def saved(tally, path):
     tally.save(path)
     return path.read_bytes()
-
-
-def sealed(body):
-    return body + hashlib.sha256(body).digest()
-
-
-def forge(content, change):
-    """The file with a changed header and a checksum that fits again; change also gets the packed arrays."""
-    _, version, length = PREFIX.unpack_from(content)
-    header = json.loads(content[PREFIX.size : PREFIX.size + length])
-    arrays, start = {}, PREFIX.size + length
-    for entry in header["arrays"]:
-        arrays[entry["name"]] = content[start : start + entry["nbytes"]]
-        start += entry["nbytes"]
-    change(header, arrays)
-    encoded = json.dumps(header).encode()
-    return sealed(PREFIX.pack(MAGIC, version, len(encoded)) + encoded + b"".join(arrays.values()))
-
-
-def refuse(path, content, message):
-    path.write_bytes(content)
-    with pytest.raises(es.FileError, match=message) as caught:
-        es.Tally.load(path)
-    assert str(path) in str(caught.value)
 
 
 # Round trips
@@ -230,38 +206,6 @@ def test_another_version_is_refused(path):
     content = saved(small_tally(), path)
     newer = PREFIX.pack(MAGIC, VERSION + 1, PREFIX.unpack_from(content)[2]) + content[PREFIX.size : -DIGEST]
     refuse(path, sealed(newer), f"has format version {VERSION + 1}, this evenscore reads version {VERSION}; update evenscore")
-
-
-def repack(name, edit):
-    """A change to the values of one array."""
-
-    def change(header, arrays):
-        entry = next(entry for entry in header["arrays"] if entry["name"] == name)
-        kind = np.dtype(entry["dtype"])
-        shuffled = np.frombuffer(zlib.decompress(arrays[name]), np.uint8).reshape(kind.itemsize, -1)
-        array = np.ascontiguousarray(shuffled.T).view(kind).reshape(entry["shape"]).copy()
-        array = edit(array)
-        raw = np.ascontiguousarray(array).view(np.uint8).reshape(-1, kind.itemsize)
-        arrays[name] = zlib.compress(np.ascontiguousarray(raw.T).tobytes())
-        entry.update(shape=list(array.shape), nbytes=len(arrays[name]))
-
-    return change
-
-
-def put(value, *place):
-    def edit(array):
-        array[place] = value
-        return array
-
-    return edit
-
-
-def header(**fields):
-    return lambda header, _: header.update(fields)
-
-
-def in_list(part, place, **fields):
-    return lambda header, _: header[part][place].update(fields)
 
 
 def bomb(header, arrays):

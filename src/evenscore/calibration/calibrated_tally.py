@@ -11,7 +11,7 @@ import numpy as np
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.maps import GroupMap, mean_scores
 from evenscore.errors import DataError, listing, require_option
-from evenscore.tallies.blocks import REQUIRED
+from evenscore.tallies.blocks import BLOCKS, REQUIRED
 from evenscore.tallies.lattice import MAX_CELLS, Lattice
 from evenscore.tallies.moments import Sums
 from evenscore.tallies.tally_state import GroupTally, Tally
@@ -60,9 +60,8 @@ def _lattice(tally: Tally, calibrator: Calibrator, moved: Mapping[Any, Floats]) 
 
 def _blocks_of_scores(tally: Tally) -> set[str]:
     """Optional blocks with sums of scores, which nothing here can change."""
-    blocks = {name: sums.moments.factors.values() for group in tally.group_tallies for name, sums in group.blocks.items()}
-    scored = {name for name, sums in blocks.items() if any(factor.x for factors in sums for factor in factors)}
-    return scored - set(REQUIRED)
+    optional = set(tally.block_names) - set(REQUIRED)
+    return {name for name in optional if any(f.x for factors in BLOCKS[name].moments.factors.values() for f in factors)}
 
 
 def _rescored(group: GroupTally, group_map: GroupMap | None, score: Floats) -> GroupTally:

@@ -12,7 +12,6 @@ import math
 import struct
 import zlib
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -97,12 +96,11 @@ def save_tally(tally: Tally, path: Path) -> None:
     """Write a tally to one file, whole or not at all."""
     arrays = _named_arrays(tally)
     packed = [_compress(array) for array in arrays.values()]
-    names = tally.group_tallies[0].blocks if tally.groups else REQUIRED
     header = _Header(
         made_with=__version__,
         lattice=tally.lattice.to_dict(),
         groups=[_Group(pack_label(label), *(getattr(group, name) for name in COUNTS)) for label, group in tally.by_group],
-        blocks=[_BlockEntry.of(BLOCKS[name], tally.cross_blocks.get(name, ())) for name in names],
+        blocks=[_BlockEntry.of(BLOCKS[name], tally.cross_blocks.get(name, ())) for name in tally.block_names],
         arrays=[
             _ArrayEntry(name, array.dtype.str, array.shape, len(blob))
             for (name, array), blob in zip(arrays.items(), packed, strict=True)
@@ -169,10 +167,9 @@ def load_tally(path: Path) -> Tally:
     payload = memoryview(content)[PREFIX.size : -DIGEST]
     try:
         header = _read_header(payload[:header_length], version)
-        _require_known(header, path)
         return _rebuild(header, _Arrays(header.arrays, payload[header_length:]))
-    except FileError:
-        raise
+    except _NewerError as error:
+        raise FileError(f"{path} needs a newer evenscore: {error}; update evenscore") from None
     except (
         AttributeError,
         ValueError,
@@ -187,25 +184,19 @@ def load_tally(path: Path) -> Tally:
         raise FileError(f"{path} does not hold a valid tally: {error}") from None
 
 
+class _NewerError(Exception):
+    """A block may not be left out, and is not known."""
+
+
 def _read_header(encoded: memoryview, version: int) -> Any:
     content = msgspec.json.decode(encoded)
-    if version == 1:
+    if version == 1:  # the required blocks, and an index of pairs that has no block's name
         cross = msgspec.convert(content.pop("cross"), list[tuple[int, int]])
         blocks = [_BlockEntry.of(BLOCKS[name], cross if name == "pairs" else ()) for name in REQUIRED]
         content["blocks"] = msgspec.to_builtins(blocks)
         for entry in content["arrays"]:
             entry["name"] = entry["name"].replace("index", "pairs index")
     return msgspec.convert(content, _Header)
-
-
-def _require_known(header: Any, path: Path) -> None:
-    """Refuse a file whose sums mean something else to who does not know all its blocks."""
-    for entry in header.blocks:
-        if entry.required and not entry.is_known:
-            raise FileError(
-                f"{path} needs a newer evenscore: it was made with {shortened(header.made_with)} and has a block "
-                f"{shortened(entry.name)} that this one does not know and may not leave out; update evenscore"
-            )
 
 
 class _Arrays:
@@ -226,13 +217,17 @@ class _Arrays:
         if unpacked > MAX_BYTES:
             raise ValueError(f"its arrays would take {unpacked:,} bytes, which no tally needs")
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.entries
-
     def entry(self, name: str) -> tuple[_ArrayEntry, memoryview]:
         if name not in self.entries:
             raise ValueError(f"array {name!r} is missing")
         return self.entries[name]
+
+    def length(self, name: str, at_most: int) -> int:
+        """The length of an array that may have any, up to a limit."""
+        shape = self.entry(name)[0].shape
+        if len(shape) != 1 or not 0 <= shape[0] <= at_most:
+            raise ValueError(f"array {name!r} has shape {shape} where at most ({at_most},) belongs")
+        return shape[0]
 
     def take(self, name: str, dtype: str, shape: tuple[int, ...]) -> Array:
         """The array of that name, which must be of that type and shape, and finite."""
@@ -261,7 +256,7 @@ class _Arrays:
 
 
 def _rebuild(header: Any, arrays: _Arrays) -> Tally:
-    n_cells = _length(arrays, "edges", 4 * MAX_CELLS) + 1
+    n_cells = arrays.length("edges", 4 * MAX_CELLS) + 1
     edges = arrays.take("edges", FLOAT, (n_cells - 1,))
     lattice = Lattice.from_parts(edges, header.lattice)
     if not np.array_equal(lattice.edges, edges) or not -math.inf < lattice.low <= lattice.high < math.inf:
@@ -274,41 +269,58 @@ def _rebuild(header: Any, arrays: _Arrays) -> Tally:
     if not math.isfinite(header.centre):
         raise ValueError("the centre is not finite")
     sketch = None
-    if "sketch" in arrays:
-        sketch = arrays.take("sketch", "<i8", (_length(arrays, "sketch", SKETCH),))
+    if "sketch" in arrays.entries:
+        sketch = arrays.take("sketch", "<i8", (arrays.length("sketch", SKETCH),))
         if (sketch < 0).any() or (np.diff(sketch) <= 0).any():
             raise ValueError("the sketch of users is out of order")
-    known = {entry.name: entry for entry in header.blocks if entry.is_known}
-    unknown = [entry.name for entry in header.blocks if not entry.is_known]
-    _require_blocks([entry.name for entry in header.blocks], known)
+    known, unknown = _sorted_blocks(header.blocks)
+    plain = {name: getattr(header, name) for name in (*PLAIN, *LATER)}
     tally = Tally(
         lattice=lattice,
         groups=labels,
         group_tallies=tuple(_rebuild_group(group, arrays, str(g), n_cells, known) for g, group in enumerate(header.groups)),
-        cross_blocks={name: _rebuild_cross(entry, arrays, n_cells, len(labels)) for name, entry in known.items()},
+        cross_blocks={name: _rebuild_cross(entry, arrays, n_cells, len(labels)) for name, entry in known.items() if entry.cross},
         sketch=sketch,
-        **{name: getattr(header, name) for name in (*PLAIN, *LATER)},
+        **plain | {"split": None if header.split is None else str(Split.parse(header.split))},
     )
     arrays.require_all_taken(unknown)
-    split = None if header.split is None else str(Split.parse(header.split))
-    return replace(tally, split=split).without_blocks(unknown, "this evenscore does not know it; a newer one does")
+    return tally.without_blocks(unknown, "this evenscore does not know it, a newer one does")
 
 
-def _require_blocks(listed: list[str], known: Iterable[str]) -> None:
-    if len(set(listed)) < len(listed):
-        raise ValueError("a block is listed twice")
-    for name in REQUIRED:
-        if name not in known:
-            raise ValueError(f"block {name!r} is missing")
+def _sorted_blocks(entries: list[_BlockEntry]) -> tuple[dict[str, _BlockEntry], list[str]]:
+    """The blocks that are known, and the names of those that are not and may be left out."""
+    known = {entry.name: entry for entry in entries if entry.is_known}
+    unknown = [entry for entry in entries if not entry.is_known]
+    for entry in unknown:
+        if entry.required:
+            raise _NewerError(f"this one does not know block {shortened(entry.name)}, which may not be left out")
+    if len({entry.name for entry in entries}) < len(entries) or not known.keys() >= set(REQUIRED):
+        raise ValueError("a block is missing or listed twice")
+    return known, [entry.name for entry in unknown]
 
 
 def _rebuild_group(group: Any, arrays: _Arrays, number: str, n_cells: int, names: Iterable[str]) -> GroupTally:
+    counts = {name: getattr(group, name) for name in COUNTS}
     users = arrays.take(f"cell_users {number}", FLOAT, (n_cells,))
     blocks = {name: _rebuild_sums(BLOCKS[name], arrays, number, n_cells) for name in names}
-    counts = {name: getattr(group, name) for name in COUNTS}
-    if min(*counts.values(), users.min()) < 0 or any(map(_has_negative_weights, blocks.values())):
+    if min(*counts.values(), users.min(), *map(_least_weight, blocks.values())) < 0:
         raise ValueError("negative counts or weights")
     return GroupTally(**counts, cell_users=users, blocks=blocks)
+
+
+def _least_weight(sums: Sums) -> float:
+    """The smallest sum of weights; pair sums are not looked at."""
+    weights = [name for name, factors in sums.moments.factors.items() if len(factors) == 1 and not factors[0].x + factors[0].y]
+    return min((float(sums[name].min()) for name in weights), default=0.0)
+
+
+def _rebuild_cross(entry: _BlockEntry, arrays: _Arrays, n_cells: int, n_groups: int) -> dict[tuple[int, int], PairSums]:
+    cross = {}
+    for a, b in entry.cross:
+        if not 0 <= a < b < n_groups or entry.kind != "pairs":
+            raise ValueError("cross sums of unknown groups")
+        cross[a, b] = _rebuild_pairs(BLOCKS[entry.name], arrays, f"{a} {b}", n_cells, within=False)
+    return cross
 
 
 def _rebuild_sums(block: Block, arrays: _Arrays, number: str, n_cells: int) -> Sums:
@@ -317,27 +329,12 @@ def _rebuild_sums(block: Block, arrays: _Arrays, number: str, n_cells: int) -> S
     return Sums(block.moments, arrays.take(f"{block.name} {number}", FLOAT, block.shape(n_cells)))
 
 
-def _has_negative_weights(sums: Sums) -> bool:
-    """Whether a sum of powers of weights over cells is negative; pair sums are not looked at."""
-    weights = [name for name, factors in sums.moments.factors.items() if [(f.x, f.y) for f in factors] == [(0, 0)]]
-    return any(sums[name].min() < 0 for name in weights)
-
-
-def _rebuild_cross(entry: _BlockEntry, arrays: _Arrays, n_cells: int, n_groups: int) -> dict[tuple[int, int], PairSums]:
-    block, cross = BLOCKS[entry.name], {}
-    for a, b in entry.cross:
-        if not 0 <= a < b < n_groups or block.kind != "pairs":
-            raise ValueError("cross sums of unknown groups")
-        cross[a, b] = _rebuild_pairs(block, arrays, f"{a} {b}", n_cells, within=False)
-    return cross
-
-
 def _rebuild_pairs(block: Block, arrays: _Arrays, where: str, n_cells: int, within: bool) -> PairSums:
     n_pairs = n_cells * (n_cells + 1) // 2 if within else n_cells**2
     index = None
     name = f"{block.name} index {where}"
-    if name in arrays:
-        n_pairs = _length(arrays, name, n_pairs)
+    if name in arrays.entries:
+        n_pairs = arrays.length(name, n_pairs)
         index = arrays.take(name, "<i4", (n_pairs,))
         if n_pairs and not 0 <= index[0] <= index[-1] < n_cells**2:
             raise ValueError("pair sums of unknown cells")
@@ -345,11 +342,3 @@ def _rebuild_pairs(block: Block, arrays: _Arrays, where: str, n_cells: int, with
             raise ValueError("pair sums out of order")
     values = arrays.take(f"{block.name} {where}", FLOAT, (2, len(block.moments.names), n_pairs))
     return PairSums(block.moments, values, n_cells, within, index)
-
-
-def _length(arrays: _Arrays, name: str, at_most: int) -> int:
-    """The length of an array that may have any, up to a limit."""
-    shape = arrays.entry(name)[0].shape
-    if len(shape) != 1 or not 0 <= shape[0] <= at_most:
-        raise ValueError(f"array {name!r} has shape {shape} where at most ({at_most},) belongs")
-    return shape[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -25,15 +24,25 @@ def add(a: Tally, b: Tally) -> Tally:
     a, b = _same_lattice(a, b)
     if a.independent != b.independent:
         raise MergeError("one tally has users, the other declares its rows independent; they do not add up to either")
-    a, b = _same_blocks(a, b)
     centre = _common_centre(a, b)
-    a, b = a.recentred(centre), b.recentred(centre)
     groups = _united_groups(a, b)
+    group_tallies: dict[int, GroupTally] = {}
+    cross: dict[str, dict[tuple[int, int], PairSums]] = {}
+    a, b = (shard.recentred(centre) for shard in _same_blocks(a, b))
+    for tally in (a, b):
+        positions = [groups.index(label) for label in tally.groups]
+        for g, counted in zip(positions, tally.group_tallies, strict=True):
+            group_tallies[g] = group_tallies[g] + counted if g in group_tallies else counted
+        for name, named in tally.cross_blocks.items():
+            total = cross.setdefault(name, {})
+            for (i, j), sums in named.items():
+                pair = (positions[i], positions[j])  # both orders are sorted alike, so i < j stays
+                total[pair] = total[pair] + sums if pair in total else sums
     return Tally(
         lattice=a.lattice,
         groups=groups,
-        group_tallies=tuple(_added_group(label, a, b) for label in groups),
-        cross_blocks=_added_cross(groups, a, b),
+        group_tallies=tuple(group_tallies[g] for g in range(len(groups))),
+        cross_blocks=cross,
         n_spanning=a.n_spanning + b.n_spanning,
         centre=centre,
         binary=a.binary and b.binary,
@@ -46,47 +55,11 @@ def add(a: Tally, b: Tally) -> Tally:
     )
 
 
-def _added_group(label: Any, a: Tally, b: Tally) -> GroupTally:
-    if not (_has(a, label) and _has(b, label)):
-        owner = a if _has(a, label) else b
-        return owner.group_tallies[owner.index(label)]
-    return a.group_tallies[a.index(label)] + b.group_tallies[b.index(label)]
-
-
-def _added_cross(groups: tuple[Any, ...], a: Tally, b: Tally) -> dict[str, dict[tuple[int, int], PairSums]]:
-    cross: dict[str, dict[tuple[int, int], PairSums]] = {}
-    for tally in (a, b):
-        positions = [groups.index(label) for label in tally.groups]
-        for name, named in tally.cross_blocks.items():
-            total = cross.setdefault(name, {})
-            for (i, j), sums in named.items():
-                pair = (positions[i], positions[j])  # both orders are sorted alike, so i < j stays
-                total[pair] = total[pair] + sums if pair in total else sums
-    return cross
-
-
 def _same_blocks(a: Tally, b: Tally) -> tuple[Tally, Tally]:
-    """Both with the blocks that both have; a tally without rows has every block, full of zeros."""
-    has_a, has_b = _block_names(a), _block_names(b)
-    if not _has_rows(a) or not _has_rows(b):
-        every = [*has_a, *(name for name in has_b if name not in has_a)]
-        return _with_zeros(a, every), _with_zeros(b, every)
+    """Both without the blocks that only one of them has."""
+    differing = set(a.block_names) ^ set(b.block_names)
     reason = "only one of the tallies that were added has it"
-    return a.without_blocks(set(has_a) - set(has_b), reason), b.without_blocks(set(has_b) - set(has_a), reason)
-
-
-def _block_names(tally: Tally) -> list[str]:
-    return list(tally.group_tallies[0].blocks)
-
-
-def _has_rows(tally: Tally) -> bool:
-    return any(group.n_rows or group.n_unlabelled for group in tally.group_tallies)
-
-
-def _with_zeros(tally: Tally, names: list[str]) -> Tally:
-    if _has_rows(tally):
-        return tally
-    return replace(tally, group_tallies=tuple(GroupTally.empty(tally.lattice.n_cells, names) for _ in tally.groups))
+    return a.without_blocks(differing, reason), b.without_blocks(differing, reason)
 
 
 def _has(tally: Tally, label: Any) -> bool:

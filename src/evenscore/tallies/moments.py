@@ -6,6 +6,7 @@ multiplies what a user put into one cell by what the same user put into another,
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -42,15 +43,11 @@ class Moments:
     factors: Mapping[str, tuple[Factor, ...]]
 
     def __post_init__(self) -> None:
-        known = set(self.factors.values())
-        for name, factors in self.factors.items():
-            lowered = {
-                (*factors[:place], replace(factor, y=factor.y - 1), *factors[place + 1 :])
-                for place, factor in enumerate(factors)
-                if factor.y
-            }
-            if not known.issuperset({*lowered, factors[::-1]}):
-                raise ValueError(f"{name} cannot be recentred or turned: a sum with a smaller power of y or its mirror is missing")
+        for (name, factors), row in zip(self.factors.items(), self._recentring(1.0), strict=True):
+            if row.sum() != math.prod(2**factor.y for factor in factors):
+                raise ValueError(f"{name} cannot be recentred: a sum with a lower power of y is missing")
+            if factors[::-1] not in self.factors.values():
+                raise ValueError(f"{name} cannot be turned: the sum with its factors in the other order is missing")
 
     @classmethod
     def single(cls, **factors: Factor) -> Moments:
@@ -68,13 +65,14 @@ class Moments:
         every = list(self.factors.values())
         return [every.index(factors[::-1]) for factors in every]
 
+    def _recentring(self, shift: float) -> Floats:
+        every = self.factors.values()
+        rows = [[math.prod(map(Factor.coefficient, high, low, itertools.repeat(shift))) for low in every] for high in every]
+        return np.array(rows)
+
     def recentred(self, values: Floats, shift: float) -> Floats:
         """The sums, (..., n_sums, n), for outcomes that are larger by ``shift``."""
-        every = self.factors.values()
-        matrix = [
-            [math.prod(f.coefficient(g, shift) for f, g in zip(raised, lower, strict=True)) for lower in every] for raised in every
-        ]
-        return np.asarray(np.array(matrix) @ values)
+        return np.asarray(self._recentring(shift) @ values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ STEP = 1.06  # by which cells are made heavier until they are heavy enough
 def release(tally: Tally, min_users: int) -> Tally:
     """See ``Tally.release``."""
     _require_releasable(tally, min_users)
-    optional = {name for group in tally.group_tallies for name in group.blocks} - set(REQUIRED)
-    tally = tally.without_blocks(optional, "it is not known how many users are behind its sums")
+    unknown = set(tally.block_names) - set(REQUIRED)
+    tally = tally.without_blocks(unknown, "it is not known how many users are behind its sums")
     cross = {pair: sums for pair, sums in tally.cross.items() if _shared_users(sums) >= min_users}
     tally = replace(tally, cross_blocks={"pairs": cross})
     return _coarsened(tally, _starts(tally, min_users), min_users)

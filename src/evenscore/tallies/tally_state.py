@@ -176,6 +176,11 @@ class Tally(Table):
         return self.cross_blocks.get("pairs", {})
 
     @property
+    def block_names(self) -> tuple[str, ...]:
+        """The blocks of sums that every group has."""
+        return tuple(self.group_tallies[0].blocks) if self.groups else REQUIRED
+
+    @property
     def by_group(self) -> Iterator[tuple[Any, GroupTally]]:
         """Each group's label and tally."""
         return zip(self.groups, self.group_tallies, strict=True)
