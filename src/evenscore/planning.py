@@ -17,7 +17,6 @@ from evenscore.estimation.verdict import largest
 from evenscore.parity.methods import AUTO, METHODS, detectable_gap, draw_statistics, gather, parts_of
 from evenscore.simulation import simulate
 from evenscore.tables import Table, json_ready, label_text, number_text
-from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.tally_state import Tally, require_groups, require_tally
 
 DRAWS = 4000
@@ -201,23 +200,12 @@ def _assumed(rows_per_user: Any, correlation: float, rate: float, score: Any, ra
 
 def _scaled(tally: Tally, factor: float) -> Tally:
     """The tally of ``factor`` times as many users like these."""
-    parts = tuple(
-        replace(
-            part,
-            n_users=max(1, round(part.n_users * factor)),
-            n_rows=max(1, round(part.n_rows * factor)),
-            vectors=part.vectors * factor,
-            folds=part.folds * factor,
-            pairs=_scaled_pairs(part.pairs, factor),
-        )
-        for part in tally.parts
+    scaled = tally.changed(lambda sums: sums.scaled(factor))
+    groups = tuple(
+        replace(group, n_users=max(1, round(group.n_users * factor)), n_rows=max(1, round(group.n_rows * factor)))
+        for group in scaled.group_tallies
     )
-    cross = {pair: _scaled_pairs(sums, factor) for pair, sums in tally.cross.items()}
-    return replace(tally, parts=parts, cross=cross)
-
-
-def _scaled_pairs(sums: PairSums, factor: float) -> PairSums:
-    return replace(sums, values=sums.values * factor)
+    return replace(scaled, group_tallies=groups)
 
 
 def _smallest_gap(tally: Tally, a: Any, b: Any, method: str, weighting: str, alpha: float, power: float, seed: int) -> float:
