@@ -111,9 +111,9 @@ class OrderingTest(Table):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the share of misordered pairs of people, by pair of groups (needs matplotlib)."""
-        from evenscore.report.audit_figures import draw_ordering
+        from evenscore.report.plots import plot
 
-        return draw_ordering(self, ax)
+        return plot(self, ax)
 
     def _title(self) -> str:
         return f"Ordering test: {self.verdict}, p = {p_text(self.p_value)}"

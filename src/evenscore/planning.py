@@ -80,9 +80,9 @@ class Plan(Table):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the gap that is found for each pair of groups (needs matplotlib)."""
-        from evenscore.report.audit_figures import draw_plan
+        from evenscore.report.plots import plot
 
-        return draw_plan(self, ax)
+        return plot(self, ax)
 
     def _title(self) -> str:
         return f"A constant gap of {number_text(self.gap)} is found with probability {self.power:g} at level {self.alpha:g}"

@@ -78,9 +78,9 @@ class AuditComparison(Table):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the largest gaps before and after (needs matplotlib)."""
-        from evenscore.report.audit_figures import draw_comparison
+        from evenscore.report.plots import plot
 
-        return draw_comparison(self, ax)
+        return plot(self, ax)
 
     def _title(self) -> str:
         return f"Audits compared: {self.verdict_before} before, {self.verdict_after} after"

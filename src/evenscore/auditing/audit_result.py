@@ -299,9 +299,9 @@ class Audit(Table):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw curves and gaps of each score and attribute (needs matplotlib)."""
-        from evenscore.report.audit_figures import draw_audit
+        from evenscore.report.plots import plot
 
-        return draw_audit(self, ax)
+        return plot(self, ax)
 
     def __getitem__(self, name: str) -> Subject:
         for subject in self.subjects:

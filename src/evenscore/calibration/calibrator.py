@@ -269,9 +269,9 @@ class Calibrator(Table):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the maps with their standard errors (needs matplotlib)."""
-        from evenscore.report.calibration_figures import draw_calibrator
+        from evenscore.report.plots import plot
 
-        return draw_calibrator(self, ax)
+        return plot(self, ax)
 
     def rows(self) -> list[dict[str, Any]]:
         """The knots: one row for each group and knot, all groups together last (group None)."""

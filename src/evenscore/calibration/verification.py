@@ -110,9 +110,9 @@ class Verification(Table):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the gaps before and after (needs matplotlib)."""
-        from evenscore.report.calibration_figures import draw_verification
+        from evenscore.report.plots import plot
 
-        return draw_verification(self, ax)
+        return plot(self, ax)
 
     def __repr__(self) -> str:
         accuracy = super(Verification, self).__repr__()

@@ -102,9 +102,9 @@ class Curves(Table):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the curves with their simultaneous bands (needs matplotlib)."""
-        from evenscore.report.figures import draw_curves
+        from evenscore.report.plots import plot
 
-        return draw_curves(self, ax)
+        return plot(self, ax)
 
     def _title(self) -> str:
         name = ("Nadaraya-Watson", "local linear", "local quadratic")[self.degree]

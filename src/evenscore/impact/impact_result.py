@@ -69,9 +69,9 @@ class Impact(Table):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the changes with their limits, along the thresholds when there are many (needs matplotlib)."""
-        from evenscore.report.impact_figures import draw_impact
+        from evenscore.report.plots import plot
 
-        return draw_impact(self, ax)
+        return plot(self, ax)
 
     def _title(self) -> str:
         return self.what

@@ -236,9 +236,9 @@ class MarginalTest(Table):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the outcome at the threshold and the average beyond it, by group (needs matplotlib)."""
-        from evenscore.report.threshold_figures import draw_marginals
+        from evenscore.report.plots import plot
 
-        return draw_marginals(self, ax)
+        return plot(self, ax)
 
     def _title(self) -> str:
         return f"Marginal test at {self.where}: {self.verdict}, p = {p_text(self.p_value)}"

@@ -106,9 +106,9 @@ class CalibrationError(Table):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the errors with their limits (needs matplotlib)."""
-        from evenscore.report.impact_figures import draw_calibration_error
+        from evenscore.report.plots import plot
 
-        return draw_calibration_error(self, ax)
+        return plot(self, ax)
 
     def _title(self) -> str:
         return f"Calibration error, method {self.method!r}: {self.what}; {UNITS[self.weighting]}"

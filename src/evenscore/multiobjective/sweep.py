@@ -109,9 +109,9 @@ class WeightSweep(Table):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the largest gap of every blend, a line of points for each version (needs matplotlib)."""
-        from evenscore.report.multiobjective_figures import draw_sweep
+        from evenscore.report.plots import plot
 
-        return draw_sweep(self, ax)
+        return plot(self, ax)
 
     def _title(self) -> str:
         last = self.versions[-1]

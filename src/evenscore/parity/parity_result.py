@@ -244,9 +244,9 @@ class ParityTest(Table):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the gap of each pair along the score with its simultaneous band (needs matplotlib)."""
-        from evenscore.report.figures import draw_gaps
+        from evenscore.report.plots import plot
 
-        return draw_gaps(self, ax)
+        return plot(self, ax)
 
     def _title(self) -> str:
         return f"Parity test ({self.method}): {self.verdict}, p = {p_text(self.p_value)}"

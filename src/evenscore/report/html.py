@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evenscore.report.document import Chart, Document
-from evenscore.report.svg import draw, look, pixel, sample
+from evenscore.report.document import Document
+from evenscore.report.svg import draw, places, sample
 from evenscore.tables import printable
 
 PAGE = Path(__file__).parent / "page"
@@ -51,11 +51,8 @@ def _environment() -> Any:
     )
     environment.filters["drawn"] = lambda figure: Markup(draw(figure))  # svg.py escapes every word it writes
     environment.filters["plain"] = _plain
-    environment.globals["sample"] = lambda style, kind="line": Markup(sample(style, kind))
-    environment.globals["look"] = look
-    environment.globals["places"] = lambda figure: (
-        [pixel(figure, place) for place in figure.places] if isinstance(figure, Chart) else []
-    )
+    environment.globals["sample"] = lambda series: Markup(sample(series))
+    environment.globals["places"] = places
     environment.globals["safe"] = Markup
     return environment
 

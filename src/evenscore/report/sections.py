@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from evenscore.auditing.audit_result import Audit, Subject
-from evenscore.report.document import Chart, Document, Fact, Intervals, Part, Section, Sheet
+from evenscore.report.document import Chapter, Document, Fact, Section
 from evenscore.report.estimate_charts import error_chart, impact_chart, marginal_chart, threshold_chart
 from evenscore.report.score_charts import curve_chart, gap_charts, outcome_chart, shown_curves
-from evenscore.report.sheets import sheet, with_everybody
+from evenscore.report.sheets import Sheet, sheet, with_all_groups
 from evenscore.report.words import (
     calibration,
     could_be_seen,
@@ -28,7 +26,7 @@ from evenscore.tables import label_text, number_text, p_text
 
 SHOWN_PAIRS = 30  # rows of a table of pairs; the JSON has all
 SHOWN_NOTES = 10
-BAND = "Line: estimate. Band: for the whole curve at once. Dotted: outcome equal to the score."
+BAND = "Users that the repair was not fitted on. Line: estimate. Band: for the whole curve at once."
 
 
 def audit_document(audit: Audit) -> Document:
@@ -47,7 +45,7 @@ def audit_document(audit: Audit) -> Document:
         if several
         else _sentences(audit.subjects[0]),
         limits=tuple((text if several else _capital(text)).rstrip(".") + "." for text in limits(audit)),
-        parts=tuple(_part(subject, place, several) for place, subject in enumerate(audit.subjects)),
+        chapters=tuple(_chapter(subject, place, several) for place, subject in enumerate(audit.subjects)),
         overview=_overview(audit) if several else None,
         provenance=_provenance(audit),
         notes=tuple(map(_ended, audit.notes)),
@@ -84,11 +82,11 @@ def _facts(audit: Audit) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
-def _part(subject: Subject, place: int, several: bool) -> Part:
+def _chapter(subject: Subject, place: int, several: bool) -> Chapter:
     prefix = f"s{place}-" if several else ""
     makers = (_parity, _pairs, _ordering, _calibration, _decision, _repair, _groups)
     sections = [section for make in makers if (section := make(subject, prefix)) is not None]
-    return Part(f"{prefix}part", subject.name, subject.verdict, tuple(sections), _sentences(subject))
+    return Chapter(f"{prefix}subject", subject.name, subject.verdict, tuple(sections), _sentences(subject))
 
 
 def _sentences(subject: Subject) -> tuple[str, ...]:
@@ -163,7 +161,7 @@ def _decision(subject: Subject, prefix: str) -> Section | None:
     test = subject.marginal
     if test is None:
         return None
-    figures: list[Chart | Intervals] = [marginal_chart(test, f"{prefix}marginal")]
+    figures = [marginal_chart(test, f"{prefix}marginal")]
     if subject.thresholds is not None:
         figures.append(threshold_chart(subject.thresholds, f"{prefix}thresholds"))
     if subject.impact is not None:
@@ -196,8 +194,7 @@ def _repair(subject: Subject, prefix: str) -> Section | None:
         score = subject.score if place == 0 else f"calibrated {subject.score}"
         title = f"{words.capitalize()} the repair: expected outcome by {score}"
         shown = [curve for curve in curves.curves if curve.group in drawn]
-        chart = outcome_chart(f"{prefix}{words}", title, score, curves, shown, curves.lattice)
-        charts.append(replace(chart, caption=f"Users that the repair was not fitted on. {BAND}"))
+        charts.append(outcome_chart(f"{prefix}{words}", title, score, curves, shown, BAND))
     return Section(
         f"{prefix}repair",
         "Suggested repair",
@@ -206,7 +203,7 @@ def _repair(subject: Subject, prefix: str) -> Section | None:
         figures=tuple(charts),
         tables=(
             sheet(test.gaps(), "Gaps before and after, on users that the repair was not fitted on", limit=SHOWN_PAIRS),
-            sheet(with_everybody(test.rows()), "Accuracy before and after"),
+            sheet(with_all_groups(test.rows()), "Accuracy before and after"),
         ),
         notes=(f"{_capital(test.unseen)}.", "The calibrator is in the JSON; es.calibrate on all users makes the one to deploy."),
     )

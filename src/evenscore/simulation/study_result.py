@@ -87,9 +87,9 @@ class Study(Table):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw how often each method rejected, or covered the truth, with Monte Carlo errors (needs matplotlib)."""
-        from evenscore.report.audit_figures import draw_study
+        from evenscore.report.plots import plot
 
-        return draw_study(self, ax)
+        return plot(self, ax)
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values, with every run."""

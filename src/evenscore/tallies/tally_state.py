@@ -273,9 +273,9 @@ class Tally(Table):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw how each group's scores are distributed (needs matplotlib)."""
-        from evenscore.report.audit_figures import draw_tally
+        from evenscore.report.plots import plot
 
-        return draw_tally(self, ax)
+        return plot(self, ax)
 
     def _title(self) -> str:
         users = "rows are independent" if self.independent else f"users: {self.columns.user}" if self.columns else "no data"

@@ -140,9 +140,9 @@ class Thresholds(Table):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the curves near the threshold with bands, the old and the new cuts (needs matplotlib)."""
-        from evenscore.report.threshold_figures import draw_thresholds
+        from evenscore.report.plots import plot
 
-        return draw_thresholds(self, ax)
+        return plot(self, ax)
 
     def _title(self) -> str:
         state = f"an outcome of {number_text(self.outcome)} at every threshold" if self.solved else "no exact solution"
