@@ -109,12 +109,6 @@ class OrderingTest(Table):
             "pairs": [json_ready({name: getattr(pair, name) for name in OrderingPair.__slots__}) for pair in self.pairs]
         }
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the share of misordered pairs of people, by pair of groups (needs matplotlib)."""
-        from evenscore.report.plots import plot
-
-        return plot(self, ax)
-
     def _title(self) -> str:
         return f"Ordering test: {self.verdict}, p = {p_text(self.p_value)}"
 

@@ -67,12 +67,6 @@ class Impact(Table):
         found |= {"differences": json_ready(self.differences()), "notes": list(self.notes)}
         return found | ({"slots": json_ready(self.slots)} if self.slots else {})
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the changes with their limits, along the thresholds when there are many (needs matplotlib)."""
-        from evenscore.report.plots import plot
-
-        return plot(self, ax)
-
     def _title(self) -> str:
         return self.what
 

@@ -234,12 +234,6 @@ class MarginalTest(Table):
             "other_side": [json_ready(_fields(side)) for side in self.other_side],
         }
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the outcome at the threshold and the average beyond it, by group (needs matplotlib)."""
-        from evenscore.report.plots import plot
-
-        return plot(self, ax)
-
     def _title(self) -> str:
         return f"Marginal test at {self.where}: {self.verdict}, p = {p_text(self.p_value)}"
 

@@ -104,12 +104,6 @@ class CalibrationError(Table):
             "notes": self._notes(),
         }
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the errors with their limits (needs matplotlib)."""
-        from evenscore.report.plots import plot
-
-        return plot(self, ax)
-
     def _title(self) -> str:
         return f"Calibration error, method {self.method!r}: {self.what}; {UNITS[self.weighting]}"
 

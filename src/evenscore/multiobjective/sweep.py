@@ -107,12 +107,6 @@ class WeightSweep(Table):
         names = ("null", "alpha", "tolerance", "p_value", "verdict", "reason")
         return {name: json_ready(getattr(self, name)) for name in names} | {"rows": json_ready(self.rows())}
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the largest gap of every blend, a line of points for each version (needs matplotlib)."""
-        from evenscore.report.plots import plot
-
-        return plot(self, ax)
-
     def _title(self) -> str:
         last = self.versions[-1]
         return f"Weight sweep ({last}): {self.verdict}, p = {p_text(self.p_value)} over {len(self.of(last))} sets of weights"

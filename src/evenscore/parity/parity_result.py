@@ -242,12 +242,6 @@ class ParityTest(Table):
             "points": json_ready(self.points),
         }
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the gap of each pair along the score with its simultaneous band (needs matplotlib)."""
-        from evenscore.report.plots import plot
-
-        return plot(self, ax)
-
     def _title(self) -> str:
         return f"Parity test ({self.method}): {self.verdict}, p = {p_text(self.p_value)}"
 

@@ -57,6 +57,8 @@ AROUND = 0.35  # of the scores, on either side of all cuts
 
 def plot(result: Any, ax: Any = None) -> Display:
     """Draw a result, on the axes given or on new ones."""
+    if type(result) not in PANELS:
+        raise TypeError(f"{type(result).__name__} has no picture")
     return draw(PANELS[type(result)](result), ax)
 
 

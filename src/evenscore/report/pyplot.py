@@ -13,7 +13,7 @@ from evenscore.report.chart import COLOURS, N_DASHES, N_MARKS, Axis, Limits, Pan
 DASHES, MARKS = ("-", "--", ":", "-."), ("o", "s", "D", "^")
 WIDTH, HEIGHT, BESIDE = 7.0, 4.5, 6.0  # inches; BESIDE: the width of each of several
 LINE, ENTRY = 0.28, 0.2  # inches for a line of estimates, and of the legend below
-FEW_ENTRIES = 4  # of a legend, so that lines leave room for it
+FEW_ENTRIES = 5  # of a legend, so that lines leave room for it
 RULES = {"zero": ("-", "0.4", 0.8), "limit": ("--", "0.5", 1.0), "mark": (":", "0.3", 1.0)}
 
 
@@ -176,7 +176,7 @@ def _draw_legend(ax: Any, panel: Panel) -> None:
 
     look: dict[str, Any] = {"title": panel.legend or None, "fontsize": "small", "title_fontsize": "small", "frameon": False}
     entries = named_series(panel)
-    lines = [series for series in entries if series.kind == "line"]
+    lines = [series for series in entries if series.kind in ("line", "marked")]
     if lines and (len(entries) <= FEW_ENTRIES or ax.figure.get_layout_engine() is None):
         ax.legend(**look | {"frameon": True}, edgecolor="none", framealpha=0.8)
     elif panel.title:

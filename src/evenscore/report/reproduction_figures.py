@@ -17,6 +17,7 @@ from evenscore.reproduction.flip import Reading
 from evenscore.reproduction.settings import BIAS_USERS, DEPENDENT, INDEPENDENT
 
 METHODS = (CE_NP, ECE, MSCE, ECE_USER, MSCE_USER)
+DIGITS = 6  # of biases, so that the figure follows from the numbers that are published
 ZERO = Rule(0.0, kind="zero")
 
 
@@ -78,7 +79,8 @@ def _title(reading: Reading) -> str:
 
 def draw_bias(biases: list[Bias], truths: dict[str, float]) -> dict[str, bytes]:
     """Figure 3: bias over sample sizes, dependent on the left and independent on the right; lines are 2 Monte Carlo errors."""
-    limit = Rule(truths["dependent, per row"] - truths["dependent, per user"], "true error per row minus per user", "mark")
+    difference = round(truths["dependent, per row"] - truths["dependent, per user"], DIGITS)
+    limit = Rule(difference, "true error per row minus per user", "mark")
     left = _bias_panel(biases, DEPENDENT, METHODS, (ZERO, limit), legend="")
     right = _bias_panel(biases, INDEPENDENT, METHODS[:3], (ZERO,))  # with one row a user the other methods are the same
     return draw_pair([left, right])
@@ -89,7 +91,7 @@ def _bias_panel(biases: list[Bias], kind: str, methods: Sequence[str], rules: tu
     for style, method in enumerate(methods):
         users = np.array(BIAS_USERS) * (1 + 0.03 * (style - 2))  # side by side, not on top of each other
         own = [pick(biases, kind, n_users, method) for n_users in BIAS_USERS]
-        value, error = np.array([bias.bias for bias in own]), 2 * np.array([bias.error for bias in own])
+        value, error = np.round([bias.bias for bias in own], DIGITS), 2 * np.round([bias.error for bias in own], DIGITS)
         series.append(Series(method, style, users, value, value - error, value + error, kind="marked"))
     ticks = tuple((float(users), f"{users:,}") for users in BIAS_USERS)
     axis, bias = Axis("users", ticks=ticks, kind="log"), Axis("bias, estimate minus true calibration error")

@@ -271,12 +271,6 @@ class Tally(Table):
             table.append(row | {"mean_score": float(mean_score), "mean_outcome": float(mean_outcome)})
         return table
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw how each group's scores are distributed (needs matplotlib)."""
-        from evenscore.report.plots import plot
-
-        return plot(self, ax)
-
     def _title(self) -> str:
         users = "rows are independent" if self.independent else f"users: {self.columns.user}" if self.columns else "no data"
         return f"Tally of {sum(self.n_rows.values()):,} rows on {self.lattice!r}, {users}"

@@ -138,12 +138,6 @@ class Thresholds(Table):
             "groups": [json_ready({name: getattr(one, name) for name in GroupThreshold.__slots__}) for one in self.groups],
         }
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the curves near the threshold with bands, the old and the new cuts (needs matplotlib)."""
-        from evenscore.report.plots import plot
-
-        return plot(self, ax)
-
     def _title(self) -> str:
         state = f"an outcome of {number_text(self.outcome)} at every threshold" if self.solved else "no exact solution"
         return f"Thresholds ({self.strategy}): {state}"
