@@ -113,8 +113,9 @@ def _set_axis(ax: Any, name: str, axis: Axis, limits: Limits, own: bool) -> None
     if axis.ticks is not None:
         words = [escape(text) for _, text in axis.ticks]
         turned = {"rotation": 90, "fontsize": "small"} if name == "x" and sum(map(len, words)) > 80 else {}
-        getattr(ax, f"set_{name}ticks")([position for position, _ in axis.ticks], words, **turned)
-        getattr(ax, f"{name}axis").minorticks_off()
+        set_ticks = getattr(ax, f"set_{name}ticks")
+        set_ticks([position for position, _ in axis.ticks], words, **turned)
+        set_ticks([], minor=True)
     low, high = limits
     if not own and axis.kind != "names":
         before: Limits = getattr(ax, f"get_{name}lim")()
