@@ -16,9 +16,8 @@ from evenscore.miscalibration.error_result import CalibrationError
 from evenscore.ordering import OrderingTest
 from evenscore.planning import Plan
 from evenscore.report.chart import Axis, Chart, Panel, Rule, Series
-from evenscore.report.score_charts import percent, short
 from evenscore.report.sheets import ALL_GROUPS, sheet, with_all_groups
-from evenscore.report.ticks import nice_ticks, tick_text
+from evenscore.report.ticks import nice_ticks, percent, short, tick_text
 from evenscore.simulation.study_result import Study
 from evenscore.tables import label_text, p_text
 from evenscore.thresholds.thresholds_result import Thresholds

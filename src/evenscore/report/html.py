@@ -50,13 +50,8 @@ def _environment() -> Any:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["drawn"] = lambda figure: Markup(draw(figure))  # svg.py escapes every word it writes
-    environment.filters["plain"] = _plain
+    environment.filters["plain"] = lambda text: printable(str(text), 2000)  # no page should hold control characters
     environment.globals["sample"] = lambda series: Markup(sample(series))
     environment.globals["places"] = places
     environment.globals["safe"] = Markup
     return environment
-
-
-def _plain(text: Any) -> str:
-    """Text without control characters, which no page should hold."""
-    return printable(str(text), 2000)

@@ -23,27 +23,11 @@ from evenscore.multiobjective.sweep import WeightSweep
 from evenscore.ordering import OrderingTest
 from evenscore.parity.parity_result import ParityTest
 from evenscore.planning import Plan
+from evenscore.report import estimate_charts
 from evenscore.report.chart import Axis, Limits, Panel, Rule, Series
-from evenscore.report.estimate_charts import (
-    comparison_panel,
-    error_panel,
-    impact_panel,
-    marginal_panel,
-    ordering_panel,
-    plan_panel,
-    study_panel,
-)
 from evenscore.report.pyplot import Display, draw
-from evenscore.report.score_charts import (
-    DENSITY_BINS,
-    curve_panel,
-    gap_panel,
-    pair_name,
-    percent,
-    score_axis,
-    share_of_people,
-    short,
-)
+from evenscore.report.score_charts import DENSITY_BINS, curve_panel, gap_panel, pair_name, score_axis, share_of_people
+from evenscore.report.ticks import percent, short
 from evenscore.saving import as_path, write_whole
 from evenscore.simulation.study_result import Study
 from evenscore.tables import number_text
@@ -208,16 +192,16 @@ def sweep_panel(sweep: WeightSweep) -> Panel:
 
 PANELS: dict[type, Callable[..., Any]] = {
     Audit: audit_panels,
-    AuditComparison: comparison_panel,
-    CalibrationError: error_panel,
+    AuditComparison: estimate_charts.comparison_panel,
+    CalibrationError: estimate_charts.error_panel,
     Calibrator: calibrator_panel,
     Curves: curve_panel,
-    Impact: impact_panel,
-    MarginalTest: marginal_panel,
-    OrderingTest: ordering_panel,
+    Impact: estimate_charts.impact_panel,
+    MarginalTest: estimate_charts.marginal_panel,
+    OrderingTest: estimate_charts.ordering_panel,
     ParityTest: gap_panel,
-    Plan: plan_panel,
-    Study: study_panel,
+    Plan: estimate_charts.plan_panel,
+    Study: estimate_charts.study_panel,
     Tally: tally_panel,
     Thresholds: thresholds_panel,
     Verification: verification_panels,

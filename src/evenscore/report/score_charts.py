@@ -14,8 +14,8 @@ from evenscore.estimation.verdict import DISPARITY
 from evenscore.parity.parity_result import PairTest, ParityTest
 from evenscore.report.chart import Axis, Chart, Limits, Panel, Rule, Series
 from evenscore.report.sheets import Sheet
-from evenscore.report.ticks import score_ticks
-from evenscore.tables import label_text, number_text, p_text, printable
+from evenscore.report.ticks import percent, score_ticks, short
+from evenscore.tables import number_text, p_text
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Floats
@@ -26,17 +26,6 @@ DENSITY_BINS, FEWER_BINS = 60, 30
 SMALLEST_P = 1e-6  # smaller ones are drawn there
 RARE = 0.03  # the share of a band's limits that may lie outside the picture, on either side
 CROWD = 4  # more groups than this get fainter bands
-NAME = 32
-
-
-def short(label: Any) -> str:
-    """A group's name for a legend."""
-    return printable(label_text(label), NAME)
-
-
-def percent(share: float) -> str:
-    """A share in words."""
-    return f"{100 * share:.4g} %"
 
 
 def pair_name(pair: Any) -> str:

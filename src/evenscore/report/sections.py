@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 from evenscore.auditing.audit_result import Audit, Subject
+from evenscore.report import words
 from evenscore.report.document import Chapter, Document, Fact, Section
 from evenscore.report.estimate_charts import error_chart, impact_chart, marginal_chart, threshold_chart
 from evenscore.report.score_charts import curve_chart, gap_charts, outcome_chart, shown_curves
 from evenscore.report.sheets import Sheet, sheet, with_all_groups
-from evenscore.report.words import (
-    calibration,
-    could_be_seen,
-    headline,
-    impact,
-    largest_gap,
-    largest_pair,
-    limits,
-    ordering,
-    sides,
-    subject_sentences,
-    threshold,
-    thresholds,
-    where,
-)
 from evenscore.tables import label_text, number_text, p_text
 
 SHOWN_PAIRS = 30  # rows of a table of pairs; the JSON has all
@@ -37,14 +23,14 @@ def audit_document(audit: Audit) -> Document:
         title=audit.title,
         subtitle="; ".join(subject.name for subject in audit.subjects[:4]) + (" ..." if len(audit.subjects) > 4 else ""),
         verdict=audit.verdict,
-        headline=headline(audit.verdict, audit.tolerance),
+        headline=words.headline(audit.verdict, audit.tolerance),
         gate=f"Gate “{gate.rule}”: {gate.outcome}. {_sentence(gate.reason)}",
         gate_outcome=gate.outcome,
         facts=_facts(audit),
-        summary=tuple(_end(f"{s.name}: {s.verdict}, {largest_gap(s.parity)}") for s in audit.subjects)
+        summary=tuple(_end(f"{s.name}: {s.verdict}, {words.largest_gap(s.parity)}") for s in audit.subjects)
         if several
         else _sentences(audit.subjects[0]),
-        limits=tuple(_end(text) if several else _sentence(text) for text in limits(audit)),
+        limits=tuple(_end(text) if several else _sentence(text) for text in words.limits(audit)),
         chapters=tuple(_chapter(subject, place, several) for place, subject in enumerate(audit.subjects)),
         overview=_overview(audit) if several else None,
         provenance=_provenance(audit),
@@ -63,20 +49,19 @@ def _end(text: str) -> str:
 
 def _facts(audit: Audit) -> tuple[Fact, ...]:
     """The numbers beside the verdict."""
-    widest = max(audit.subjects, key=lambda s: abs(p.max_gap) if (p := largest_pair(s.parity)) is not None else -1.0)
-    pair = largest_pair(widest.parity)
+    widest = max(audit.subjects, key=lambda s: abs(p.max_gap) if (p := words.largest_pair(s.parity)) is not None else -1.0)
+    pair = words.largest_pair(widest.parity)
     users = max(sum(subject.tally.n_users.values()) for subject in audit.subjects)
     rows = max(sum(subject.tally.n_rows.values()) for subject in audit.subjects)
     facts = []
     if pair is not None:
-        facts.append(
-            Fact("Largest gap", f"{abs(pair.max_gap):.3f}", f"{sides(pair, pair.max_gap)}, at score {number_text(pair.at_score)}")
-        )
+        where = f"{words.sides(pair, pair.max_gap)}, at score {number_text(pair.at_score)}"
+        facts.append(Fact("Largest gap", f"{abs(pair.max_gap):.3f}", where))
     smallest = min(audit.subjects, key=lambda s: s.parity.p_value if s.parity.p_value == s.parity.p_value else 2.0)
     facts.append(Fact("p-value", p_text(smallest.parity.p_value), "of no gap at any score, adjusted for all comparisons"))
     if audit.minimum_detectable_gap == audit.minimum_detectable_gap:
-        words = "smallest constant gap that is found with probability 0.8; one at some scores only must be larger"
-        facts.append(Fact("Could have been seen", f"{audit.minimum_detectable_gap:.3f}", words))
+        meaning = "smallest constant gap that is found with probability 0.8; one at some scores only must be larger"
+        facts.append(Fact("Could have been seen", f"{audit.minimum_detectable_gap:.3f}", meaning))
     people = "rows, declared independent" if widest.tally.independent else f"users, {rows:,} rows"
     facts.append(Fact("Evidence", f"{users:,}", people))
     return tuple(facts)
@@ -90,7 +75,7 @@ def _chapter(subject: Subject, place: int, several: bool) -> Chapter:
 
 
 def _sentences(subject: Subject) -> tuple[str, ...]:
-    return tuple(_sentence(sentence.text) for sentence in subject_sentences(subject))
+    return tuple(_sentence(sentence.text) for sentence in words.subject_sentences(subject))
 
 
 def _parity(subject: Subject, prefix: str) -> Section:
@@ -98,7 +83,7 @@ def _parity(subject: Subject, prefix: str) -> Section:
     return Section(
         f"{prefix}curves",
         "What a score means in each group",
-        (f"Tested: {test.null}.", _sentence(could_be_seen(test))),
+        (f"Tested: {test.null}.", _sentence(words.could_be_seen(test))),
         test.verdict,
         figures=(curve_chart(subject, f"{prefix}curves"),),
     )
@@ -118,7 +103,7 @@ def _pairs(subject: Subject, prefix: str) -> Section:
     return Section(
         f"{prefix}gaps",
         "Gaps between groups",
-        (_sentence(where(test, limit=6) or test.reason),),
+        (_sentence(words.where(test, limit=6) or test.reason),),
         test.verdict,
         figures=charts,
         tables=tuple(tables),
@@ -131,7 +116,7 @@ def _ordering(subject: Subject, prefix: str) -> Section:
     return Section(
         f"{prefix}ordering",
         "Order across groups",
-        (f"Tested: {test.null}.", _sentence(ordering(subject) or test.reason)),
+        (f"Tested: {test.null}.", _sentence(words.ordering(subject) or test.reason)),
         test.verdict,
         tables=(sheet(test.rows(), "Pairs of groups", limit=SHOWN_PAIRS),),
         notes=(
@@ -148,7 +133,7 @@ def _calibration(subject: Subject, prefix: str) -> Section | None:
     return Section(
         f"{prefix}calibration",
         "How far scores are from outcomes",
-        (_sentence(calibration(subject)),),
+        (_sentence(words.calibration(subject)),),
         figures=(error_chart(error, f"{prefix}error"),),
         tables=(sheet(error.differences(), "Differences between groups", limit=SHOWN_PAIRS),),
     )
@@ -169,7 +154,7 @@ def _decision(subject: Subject, prefix: str) -> Section | None:
     return Section(
         f"{prefix}decision",
         f"Decisions at the threshold {subject.threshold:g}",
-        (f"Tested: {test.null}.", *(_sentence(say(subject)) for say in (threshold, thresholds, impact))),
+        (f"Tested: {test.null}.", *(_sentence(say(subject)) for say in (words.threshold, words.thresholds, words.impact))),
         test.verdict,
         figures=tuple(figures),
         tables=(sheet(test.rows(), "Pairs of groups at the threshold; gap is group a minus group b", limit=SHOWN_PAIRS),),
@@ -187,10 +172,10 @@ def _repair(subject: Subject, prefix: str) -> Section | None:
     charts = []
     drawn = [curve.group for curve in shown_curves(subject)]
     before, after = ("before", repair.curves_before, subject.score), ("after", repair.curves_after, f"calibrated {subject.score}")
-    for words, curves, score in (before, after):
-        title = f"{words.capitalize()} the repair: expected outcome by {score}"
+    for when, curves, score in (before, after):
+        title = f"{when.capitalize()} the repair: expected outcome by {score}"
         shown = [curve for curve in curves.curves if curve.group in drawn]
-        charts.append(outcome_chart(f"{prefix}{words}", title, score, curves, shown, BAND))
+        charts.append(outcome_chart(f"{prefix}{when}", title, score, curves, shown, BAND))
     return Section(
         f"{prefix}repair",
         "Suggested repair",

@@ -1,13 +1,27 @@
-"""Round numbers on the axes of a picture, and the words below them."""
+"""Round numbers on the axes of a picture, and the words in it."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from evenscore.report.chart import Axis, Limits, Ticks
+from evenscore.tables import label_text, printable
 from evenscore.tallies.lattice import Lattice
+
+NAME = 32  # characters
+
+
+def short(label: Any) -> str:
+    """A group's name for a legend."""
+    return printable(label_text(label), NAME)
+
+
+def percent(share: float) -> str:
+    """A share in words."""
+    return f"{100 * share:.4g} %"
 
 
 def axis_ticks(axis: Axis, limits: Limits, most: int = 6) -> Ticks:
