@@ -95,12 +95,6 @@ class OrderingTest(PairwiseTest):
         names = ("null", "alpha", "tolerance", "weighting", "p_value", "misordered_share", "verdict", "reason")
         return json_ready(values_of(self, names) | {"pairs": [values_of(pair) for pair in self.pairs]})
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the share of misordered pairs of people, by pair of groups (needs matplotlib)."""
-        from evenscore.report.audit_figures import draw_ordering
-
-        return draw_ordering(self, ax)
-
     def _heading(self) -> str:
         return "Ordering test"
 

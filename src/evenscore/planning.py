@@ -78,12 +78,6 @@ class Plan(Table):
         names = ("power", "alpha", "method", "source", "gap", "users")
         return {name: json_ready(getattr(self, name)) for name in names} | {"pairs": json_ready(self.rows())}
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the gap that is found for each pair of groups (needs matplotlib)."""
-        from evenscore.report.audit_figures import draw_plan
-
-        return draw_plan(self, ax)
-
     def _title(self) -> str:
         return f"A constant gap of {number_text(self.gap)} is found with probability {self.power:g} at level {self.alpha:g}"
 

@@ -45,6 +45,12 @@ class Table:
         """The result in JSON-ready values."""
         return {"title": self._title(), "rows": json_ready(self.rows()), "notes": self._notes()}
 
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the result, on new axes or on those given (needs matplotlib)."""
+        from evenscore.report.plots import plot
+
+        return plot(self, ax)
+
     def __repr__(self) -> str:
         notes = [f"  {printable(note, 400)}" for note in self._notes()]
         return "\n".join([printable(self._title(), 400), "", text_table(self._shown_rows()), *notes])

@@ -53,7 +53,7 @@ def test_data_give_what_their_tally_gives(name, tmp_path):
 def test_what_is_missing_is_named(name):
     options, _ = CALLS[name]
     call = getattr(es, name)
-    with pytest.raises(es.OptionError, match="missing: user=, which says whose row it is.*false alarms; user=None, written out"):
+    with pytest.raises(es.OptionError, match=r"missing: user=, which says whose row it is.*false alarms; user=None, written out"):
         call(DATA, score="s", outcome="y", group="g", **options)
     with pytest.raises(es.OptionError, match="missing: outcome=, group="):
         call(DATA, score="s", user="u", **options)

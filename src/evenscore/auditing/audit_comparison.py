@@ -73,12 +73,6 @@ class AuditComparison(Table):
             "notes": list(self.notes),
         }
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the largest gaps before and after (needs matplotlib)."""
-        from evenscore.report.audit_figures import draw_comparison
-
-        return draw_comparison(self, ax)
-
     def _title(self) -> str:
         return f"Audits compared: {self.verdict_before} before, {self.verdict_after} after"
 

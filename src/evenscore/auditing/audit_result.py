@@ -279,12 +279,6 @@ class Audit(Table):
 
         return log_mlflow(self, run_id, prefix)
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw curves and gaps of each score and attribute (needs matplotlib)."""
-        from evenscore.report.audit_figures import draw_audit
-
-        return draw_audit(self, ax)
-
     def __getitem__(self, name: str) -> Subject:
         for subject in self.subjects:
             if isinstance(name, str) and name in (subject.name, label_text(subject.attribute), subject.score):

@@ -264,12 +264,6 @@ class Calibrator(Table):
 
         save_onnx(self, as_path(path), on_unknown)
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the maps with their standard errors (needs matplotlib)."""
-        from evenscore.report.calibration_figures import draw_calibrator
-
-        return draw_calibrator(self, ax)
-
     def rows(self) -> list[dict[str, Any]]:
         """The knots: one row for each group and knot, all groups together last (group None)."""
         return [

@@ -67,12 +67,6 @@ class Impact(Table):
         document |= {"rows": self.table, "differences": self.pairs, "notes": self.notes}
         return json_ready(document | {"slots": self.slots} if self.slots else document)
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the changes with their limits, along the thresholds when there are many (needs matplotlib)."""
-        from evenscore.report.impact_figures import draw_impact
-
-        return draw_impact(self, ax)
-
     def _title(self) -> str:
         return self.what
 

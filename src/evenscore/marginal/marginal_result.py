@@ -193,12 +193,6 @@ class MarginalTest(GapTest[MarginalPair]):
         document["other_side"] = [values_of(side) for side in self.other_side]
         return json_ready(document)
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the outcome at the threshold and the average beyond it, by group (needs matplotlib)."""
-        from evenscore.report.threshold_figures import draw_marginals
-
-        return draw_marginals(self, ax)
-
     def _heading(self) -> str:
         return f"Marginal test at {self.where}"
 

@@ -94,12 +94,6 @@ class CalibrationError(Table):
         lists = {"rows": rows, "differences": self.differences(), "notes": self._notes()}
         return json_ready(values_of(self, ("method", "norm", "weighting", "alpha", "what")) | lists)
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the errors with their limits (needs matplotlib)."""
-        from evenscore.report.impact_figures import draw_calibration_error
-
-        return draw_calibration_error(self, ax)
-
     def _title(self) -> str:
         return f"Calibration error, method {self.method!r}: {self.what}; {UNITS[self.weighting]}"
 

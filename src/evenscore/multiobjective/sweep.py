@@ -83,12 +83,6 @@ class WeightSweep(VerdictTable):
         names = ("null", "alpha", "tolerance", "p_value", "verdict", "reason")
         return json_ready(values_of(self, names) | {"rows": self.rows()})
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the largest gap of every blend, a line of points for each version (needs matplotlib)."""
-        from evenscore.report.multiobjective_figures import draw_sweep
-
-        return draw_sweep(self, ax)
-
     def _heading(self) -> str:
         return f"Weight sweep ({self.versions[-1]})"
 

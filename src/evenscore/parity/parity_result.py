@@ -156,12 +156,6 @@ class ParityTest(GapTest[PairTest]):
         lists = {"pairs": pairs, "regions": self.regions, "points": self.points}
         return json_ready(values_of(self, settings + shown) | {"other": other} | lists)
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the gap of each pair along the score with its simultaneous band (needs matplotlib)."""
-        from evenscore.report.figures import draw_gaps
-
-        return draw_gaps(self, ax)
-
     def _heading(self) -> str:
         return f"Parity test ({self.method})"
 

@@ -318,12 +318,6 @@ class Tally(Table):
             table.append(row)
         return table
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw how each group's scores are distributed (needs matplotlib)."""
-        from evenscore.report.audit_figures import draw_tally
-
-        return draw_tally(self, ax)
-
     def _title(self) -> str:
         users = "rows are independent" if self.independent else f"users: {self.columns.user}" if self.columns else "no data"
         return f"Tally of {sum(self.n_rows.values()):,} rows on {self.lattice!r}, {users}"

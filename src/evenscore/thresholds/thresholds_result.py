@@ -135,12 +135,6 @@ class Thresholds(Table):
         groups = [values_of(group) for group in self.groups]
         return json_ready(values_of(self, names) | {"positive_rate": self.positive_rate._asdict(), "groups": groups})
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the curves near the threshold with bands, the old and the new cuts (needs matplotlib)."""
-        from evenscore.report.threshold_figures import draw_thresholds
-
-        return draw_thresholds(self, ax)
-
     def _title(self) -> str:
         state = f"an outcome of {number_text(self.outcome)} at every threshold" if self.solved else "no exact solution"
         return f"Thresholds ({self.strategy}): {state}"
