@@ -9,7 +9,7 @@ import numpy as np
 from evenscore.auditing.audit_comparison import AuditComparison
 from evenscore.auditing.audit_result import Audit
 from evenscore.errors import EvenscoreError
-from evenscore.estimation.fitted_curves import unsmoothed
+from evenscore.estimation.smoothing import unsmoothed
 from evenscore.ordering import OrderingTest
 from evenscore.planning import Plan
 from evenscore.report.display import displayed
