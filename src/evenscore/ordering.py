@@ -13,22 +13,17 @@ from typing import Any
 import numpy as np
 
 from evenscore.errors import require_alpha, require_gap
-from evenscore.estimation.bandwidth import choose_bandwidth
-from evenscore.estimation.fitted_curves import (
-    effective_users,
-    own_covariance,
-    quantiles,
-    residual_covariance,
-    smooth_at,
-    unsmoothed,
-)
+from evenscore.estimation.bandwidth import settle
+from evenscore.estimation.fitted_curves import own_covariance
 from evenscore.estimation.gaps import MIN_EFFECTIVE
 from evenscore.estimation.inference import DRAWS, PValue, draw_normal, empirical_p, seeded
 from evenscore.estimation.multiplicity import holm
 from evenscore.estimation.pairwise import GroupPair, PairwiseTest
+from evenscore.estimation.smoothing import Smoothing, unsmoothed
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, join_reasons, largest
 from evenscore.tables import json_ready, label_text, number_text, values_of
 from evenscore.tallies.tally_state import Tally, require_groups, require_tally
+from evenscore.tallies.view import GroupView, residual_covariance
 from evenscore.types import Floats
 
 LEVELS = np.linspace(0.05, 0.95, 24)
@@ -106,9 +101,10 @@ class OrderingTest(PairwiseTest):
 
 
 @dataclass(frozen=True, slots=True)
-class _Ends:
-    """One group on its own grid: positions, estimates, what the group weighs there, covariance and smoother."""
+class _Grid:
+    """A group on a grid of its own: positions, estimates, what the group weighs there, covariance and smoother."""
 
+    view: GroupView
     position: Floats
     estimate: Floats
     mass: Floats
@@ -164,115 +160,101 @@ def ordering_test(
     require_alpha(alpha)
     require_groups(tally)
     require_gap("tolerance", tolerance)
-    groups = list(tally.groups)
-    chosen = list(itertools.combinations(groups, 2))
+    smoothing = Smoothing(degree, kernel, bandwidth)
+    grids = [_own_grid(view, smoothing) for view in GroupView.each(tally, weighting)]
+    chosen = list(itertools.combinations(range(len(grids)), 2))
     if reference is not None:
-        fixed = groups[tally.index(reference)]
-        chosen = [(group, fixed) for group in groups if group is not fixed]
-    ends = {id(group): _ends(tally, group, weighting, degree, kernel, bandwidth) for group in groups}
-    pairs = []
-    for a, b in chosen:
-        one, other = ends[id(a)], ends[id(b)]
-        missing = [group for group, found in ((a, one), (b, other)) if found is None]
-        if missing or one is None or other is None:
-            few = f"{label_text(missing[0])} has nowhere {MIN_EFFECTIVE} effective users"
-            pairs.append(OrderingPair(a, b, reason=few))
-            continue
-        rng = seeded(seed, tally.index(a), tally.index(b))
-        pairs.append(_test_pair(tally, a, b, one, other, weighting, alpha, tolerance or 0.0, rng))
+        fixed = tally.index(reference)
+        chosen = [(index, fixed) for index in range(len(grids)) if index != fixed]
+    pairs = [_test_pair(tally, i, j, grids, alpha, tolerance or 0.0, seeded(seed, i, j)) for i, j in chosen]
     adjusted = holm([pair.p_value for pair in pairs])
-    judged = tuple(_judged(pair, float(p), alpha, tolerance) for pair, p in zip(pairs, adjusted, strict=True))
+    judged = tuple(_judge(pair, float(p), alpha, tolerance) for pair, p in zip(pairs, adjusted, strict=True))
     return OrderingTest(judged, alpha, tolerance, weighting, tally.frame_kind)
 
 
-def _ends(tally: Tally, group: Any, weighting: str, degree: int, kernel: str, bandwidth: float | str) -> _Ends | None:
-    """A group on its own grid of quantiles; None when nowhere enough users are near."""
-    sums = tally.sums(group, weighting)
-    if tally.n_rows[group] == 0:
+def _own_grid(view: GroupView, smoothing: Smoothing) -> _Grid | None:
+    """A group at quantiles of its scores; None when nowhere enough users are near."""
+    sums = view.sums
+    if view.n_rows == 0:
         return None
-    if unsmoothed(tally.lattice, sums):
-        points = sums.position[sums.W > 0]
-        mass = sums.W[sums.W > 0]
-        h = 1.0
+    if unsmoothed(view.lattice, sums):
+        points, mass = sums.position[sums.W > 0], sums.W[sums.W > 0]
     else:
-        points, counts = np.unique(quantiles(tally.lattice, sums.W, LEVELS), return_counts=True)
+        points, counts = np.unique(view.quantiles(LEVELS), return_counts=True)
         mass = counts.astype(np.float64)
-        h = choose_bandwidth(tally, [group], bandwidth=bandwidth, weighting=weighting, degree=degree, kernel=kernel)
-    smooth = smooth_at(tally.lattice, sums, points, h, degree, kernel)
-    pairs = tally.pair_matrices(group, group, weighting)
-    assert pairs is not None
-    effective = effective_users(smooth.matrix, pairs)
-    covariance = own_covariance(smooth, sums.Y, pairs, effective)
+        smoothing = settle(smoothing, [view])
+    smooth = smoothing.smoother(view, points)
+    effective = view.effective_users(smooth.matrix)
+    covariance = own_covariance(view, smooth, effective)
     with np.errstate(invalid="ignore"):
         keep = effective >= MIN_EFFECTIVE
     if not keep.any():
         return None
     scaled = smooth.matrix * (effective / (effective - 1))[:, None]
-    return _Ends(
-        points[keep],
-        smooth.curve(sums.Y, sums.tilt)[keep],
-        mass[keep] / mass[keep].sum(),
-        covariance[np.ix_(keep, keep)],
-        scaled[keep],
-        (scaled * smooth.local_fit(sums.Y))[keep],
+    return _Grid(
+        view=view,
+        position=points[keep],
+        estimate=smooth.curve(sums.Y, sums.tilt)[keep],
+        mass=mass[keep] / mass[keep].sum(),
+        covariance=covariance[np.ix_(keep, keep)],
+        matrix=scaled[keep],
+        fitted=(scaled * smooth.local_fit(sums.Y))[keep],
     )
 
 
 def _test_pair(
-    tally: Tally,
-    a: Any,
-    b: Any,
-    one: _Ends,
-    other: _Ends,
-    weighting: str,
-    alpha: float,
-    tolerance: float,
-    rng: np.random.Generator,
+    tally: Tally, i: int, j: int, grids: list[_Grid | None], alpha: float, tolerance: float, rng: np.random.Generator
 ) -> OrderingPair:
-    n = len(one.position)
-    covariance = np.zeros((n + len(other.position),) * 2)
-    covariance[:n, :n], covariance[n:, n:] = one.covariance, other.covariance
-    shared = tally.pair_matrices(a, b, weighting)
+    """One pair of groups, before adjustment."""
+    a, b = tally.groups[i], tally.groups[j]
+    first, second = grids[i], grids[j]
+    if first is None or second is None:
+        few = label_text(a if first is None else b)
+        return OrderingPair(a, b, reason=f"{few} has nowhere {MIN_EFFECTIVE} effective users")
+    n = len(first.position)
+    covariance = np.zeros((n + len(second.position),) * 2)
+    covariance[:n, :n], covariance[n:, n:] = first.covariance, second.covariance
+    shared = first.view.shared_pairs(second.view)
     if shared is not None:
-        block = residual_covariance(shared, one.matrix, one.fitted, other.matrix, other.fitted)
+        block = residual_covariance(shared, first.matrix, first.fitted, second.matrix, second.fitted)
         covariance[:n, n:], covariance[n:, :n] = block, block.T
     noise = draw_normal(covariance, rng, DRAWS)
-    below = one.position[:, None] < other.position[None, :]
-    above = one.position[:, None] > other.position[None, :]
+    below = first.position[:, None] < second.position[None, :]
+    above = first.position[:, None] > second.position[None, :]
     sign = below.astype(np.float64) - above  # f_a(s) - f_b(s') counts where s < s', its negative where s > s'
-    differences = sign * (one.estimate[:, None] - other.estimate[None, :])
+    differences = sign * (first.estimate[:, None] - second.estimate[None, :])
     var = np.diag(covariance)
     variance = var[:n, None] + var[None, n:] - 2 * covariance[:n, n:]
     comparable = (sign != 0) & (variance > 1e-12 * max(float(variance.max()), 1e-300))
-    mass = one.mass[:, None] * other.mass[None, :]
+    mass = first.mass[:, None] * second.mass[None, :]
     if not comparable.any():
         reason = "there are no two different scores to compare" if not (sign != 0).any() else "the outcomes do not vary"
         return OrderingPair(a, b, reason=reason)
     se = np.sqrt(np.where(comparable, variance, 1.0))
     weights = np.where(comparable, sign / se, 0.0)
     maxima = np.full(DRAWS, -np.inf)
-    for i, of_one in enumerate(noise.T[:n]):
-        mine = comparable[i]
+    for row, of_first in enumerate(noise.T[:n]):
+        mine = comparable[row]
         if mine.any():
-            differs = (of_one - noise.T[n:][mine]) * weights[i, mine, None]
+            differs = (of_first - noise.T[n:][mine]) * weights[row, mine, None]
             np.maximum(maxima, differs.max(axis=0), out=maxima)
     excess = np.where(comparable, (differences - tolerance) / se, -np.inf)
     statistic = float(excess.max())
-    found = empirical_p(maxima, statistic, lambda z: _bound(z, int(comparable.sum()))) if statistic > 0 else PValue(1.0, "draws")
+    p = empirical_p(maxima, statistic, lambda z: _bound(z, int(comparable.sum()))) if statistic > 0 else PValue(1.0, "draws")
     critical = float(np.quantile(maxima, 1 - alpha))
     lower, upper = differences - critical * se, differences + critical * se
     ordered = mass[sign != 0].sum()
-    place = np.unravel_index(int(np.argmax(excess)), excess.shape)
-    low_is_a = bool(below[place])
-    scores = tally.lattice.to_score(np.array([one.position[place[0]], other.position[place[1]]]))
+    worst = np.unravel_index(int(np.argmax(excess)), excess.shape)
+    low_is_a = bool(below[worst])
+    scores = tally.lattice.to_score(np.array([first.position[worst[0]], second.position[worst[1]]]))
     inside = bool((upper[comparable] < tolerance).all()) if tolerance > 0 else False
     return OrderingPair(
         a,
         b,
-        p_value=found.value,
+        p_value=p.value,
         misordered_share=float(mass[(sign != 0) & (differences > 0)].sum() / ordered),
         at_least=float(mass[comparable & (lower > tolerance)].sum() / ordered),
-        worst=float(differences[place]),
+        worst=float(differences[worst]),
         low_group=a if low_is_a else b,
         low_score=float(scores[0 if low_is_a else 1]),
         high_group=b if low_is_a else a,
@@ -288,18 +270,17 @@ def _bound(z: float, n: int) -> float:
     return min(1.0, n * float(special.ndtr(-z)))
 
 
-def _judged(pair: OrderingPair, p_adjusted: float, alpha: float, tolerance: float | None) -> OrderingPair:
+def _judge(pair: OrderingPair, p_adjusted: float, alpha: float, tolerance: float | None) -> OrderingPair:
     if np.isnan(pair.p_value):
         return pair
-    names = {id(group): label_text(group) for group in (pair.group_a, pair.group_b)}
-    low, high = names[id(pair.low_group)], names[id(pair.high_group)]
+    low, high = label_text(pair.low_group), label_text(pair.high_group)
     if p_adjusted <= alpha:
-        found = (
+        reason = (
             f"the expected outcome of {low} at score {number_text(pair.low_score)} is {number_text(pair.worst)} above that of "
             f"{high} at the higher score {number_text(pair.high_score)}; at least {pair.at_least:.1%} of pairs are misordered"
         )
-        return replace(pair, p_adjusted=p_adjusted, verdict=DISPARITY, reason=found)
+        return replace(pair, p_adjusted=p_adjusted, verdict=DISPARITY, reason=reason)
     if pair.verdict == PARITY:
-        found = f"for {low} and {high} no misordering beyond {tolerance:g} is compatible with the data"
-        return replace(pair, p_adjusted=p_adjusted, reason=found)
+        reason = f"for {low} and {high} no misordering beyond {tolerance:g} is compatible with the data"
+        return replace(pair, p_adjusted=p_adjusted, reason=reason)
     return replace(pair, p_adjusted=p_adjusted, reason=f"no misordering of {low} and {high} is shown")

@@ -13,8 +13,9 @@ from evenscore.estimation.comparison import compare_groups
 from evenscore.estimation.gaps import Null, comparison_grid, estimate_gap, judgeable
 from evenscore.estimation.inference import seeded
 from evenscore.estimation.pairwise import POWER
+from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import largest
-from evenscore.parity.methods import AUTO, METHODS, detectable_gap, draw_statistics, gather, parts_of
+from evenscore.parity.methods import AUTO, METHODS, components_of, detectable_gap, draw_statistics, gather
 from evenscore.simulation import simulate
 from evenscore.tables import Table, json_ready, label_text, number_text
 from evenscore.tallies.tally_state import Tally, require_groups, require_tally
@@ -207,18 +208,16 @@ def _smallest_gap(tally: Tally, a: Any, b: Any, method: str, weighting: str, alp
     comparison = compare_groups(tally, a, b, weighting)
     if not (comparison.a.n_rows and comparison.b.n_rows):
         return np.inf
-    h = comparison.bandwidth("test", 1, "gaussian", tally)
-    points, reason = comparison_grid(comparison, h)
+    smoothing = comparison.settle(Smoothing())
+    points, reason = comparison_grid(comparison, smoothing.h)
     if reason is not None:
         return np.inf
-    null = Null.of(comparison, h, 1, "gaussian")
-    process = estimate_gap(comparison, points=points, bandwidth=h, null=null)
+    null = Null.of(comparison, smoothing)
+    process = estimate_gap(comparison, points, smoothing, null)
     keep = judgeable(process, comparison)
     if not keep.any():
         return np.inf
-    evidence = gather(
-        parts_of(method), process.at(keep), comparison, null, points=points[keep], bandwidth=h, degree=1, kernel="gaussian"
-    )
+    evidence = gather(components_of(method), process.at(keep), comparison, null, points[keep], smoothing)
     noise, statistics = draw_statistics(evidence, seeded(seed), DRAWS)
     return detectable_gap(method, evidence, noise, statistics, alpha, power)
 

@@ -7,14 +7,15 @@ import pytest
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.calibration.binning import Binning
-from evenscore.calibration.cells import group_cells
 from evenscore.calibration.isotonic import Isotonic
-from evenscore.calibration.kernel_map import Kernel
+from evenscore.calibration.kernel_map import KernelMap
 from evenscore.calibration.maps import GroupMap, covariance_factor
 from evenscore.calibration.platt import Platt
 from evenscore.calibration.stacking import simplex_minimum, sure_share
 from evenscore.data.coding import folds, hash_integers
+from evenscore.estimation.smoothing import Smoothing
 from evenscore.simulation import Curve
+from evenscore.tallies.view import GroupView
 
 LATTICE = 0.05  # standard errors: what 512 cells cost (docs/lattice.md)
 EXACT = 1e-10  # on a lattice of values nothing is rounded
@@ -151,26 +152,28 @@ def test_separated_outcomes_stay_finite():
 # Choosing
 
 
-@pytest.mark.parametrize("method", [Kernel(bandwidth=0.1), Isotonic(), Platt(), Binning()], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "method", [KernelMap(Smoothing(bandwidth=0.1)), Isotonic(), Platt(), Binning()], ids=lambda m: type(m).__name__
+)
 def test_fold_values_are_fits_without_the_fold(rows, method):
     """Against a tally of the other users."""
     tally = es.tally(as_dict(rows), **NAMES)
-    cells = group_cells(tally, 0, "user")
+    view = GroupView.of(tally, 0, "user")
     left = folds(hash_integers(rows.user)) != 3
     others = es.tally({name: column[left] for name, column in as_dict(rows).items()}, **NAMES, lattice=tally)
-    expected = method.fit(group_cells(others, 0, "user")).at(cells.score)
-    weight = cells.sums.W / cells.sums.W.sum()
-    error = np.sqrt(weight @ (method.fold_values(cells)[3] - expected) ** 2)
+    expected = method.fit(GroupView.of(others, 0, "user")).at(view.score)
+    weight = view.sums.W / view.sums.W.sum()
+    error = np.sqrt(weight @ (method.fold_values(view)[3] - expected) ** 2)
     # Without the fold a cell has another mean score, and the kernel fits at points a third of a bandwidth apart.
     assert error < 2e-3
 
 
 def test_fold_loss_counts_the_users_left_out(rows):
-    cells = group_cells(es.tally(as_dict(rows), **NAMES), 0, "user")
+    view = GroupView.of(es.tally(as_dict(rows), **NAMES), 0, "user")
     mine = rows.only(0)
     weight, fold = oracle.row_weights(mine, "user"), folds(hash_integers(mine.user))
     expected = [(weight * (mine.outcome - 0.4) ** 2)[fold == k].sum() for k in range(10)]
-    np.testing.assert_allclose(cells.fold_loss(np.full((10, 512), 0.4)), expected, rtol=1e-9)
+    np.testing.assert_allclose(view.fold_losses(np.full((10, 512), 0.4)).sum(axis=1), expected, rtol=1e-9)
 
 
 def test_simplex_minimum():

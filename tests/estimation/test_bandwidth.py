@@ -5,14 +5,16 @@ from oracle import KERNELS
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.estimation.bandwidth import (
-    choose_bandwidth,
     fold_risks,
     harmonic_users,
     residual_risks,
     risk_bandwidth,
     rule_of_thumb,
+    settle,
     spread,
 )
+from evenscore.estimation.smoothing import Smoothing
+from evenscore.tallies.view import GroupView
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +32,15 @@ def test_spread_is_within_groups():
 
 def test_rules_count_users():
     assert harmonic_users([200, 40]) == pytest.approx(2 / (1 / 200 + 1 / 40))
-    assert rule_of_thumb(deviation=2, users=32, rule="test") == pytest.approx(1.06 * 2 / 2)
-    assert rule_of_thumb(deviation=2, users=16, rule="band") == pytest.approx(1.06 * 2 / 2)
-    assert rule_of_thumb(deviation=2, users=8, rule="theorem") == pytest.approx(1.06 * 2 / 2)
-    assert rule_of_thumb(deviation=2, users=128, rule="theorem", kernel="gaussian4") == pytest.approx(1.06 * 2 / 2)
-    assert rule_of_thumb(deviation=2, users=2048, rule="theorem", kernel="gaussian6") == pytest.approx(1.06 * 2 / 2)
+    assert rule_of_thumb(Smoothing(bandwidth="test"), deviation=2, users=32) == pytest.approx(1.06 * 2 / 2)
+    assert rule_of_thumb(Smoothing(bandwidth="band"), deviation=2, users=16) == pytest.approx(1.06 * 2 / 2)
+    assert rule_of_thumb(Smoothing(bandwidth="theorem"), deviation=2, users=8) == pytest.approx(1.06 * 2 / 2)
+    assert rule_of_thumb(Smoothing(0, "gaussian4", "theorem"), deviation=2, users=128) == pytest.approx(1.06 * 2 / 2)
+    assert rule_of_thumb(Smoothing(0, "gaussian6", "theorem"), deviation=2, users=2048) == pytest.approx(1.06 * 2 / 2)
+
+
+def choose_bandwidth(tally, groups, bandwidth):
+    return settle(Smoothing(bandwidth=bandwidth), [GroupView.of(tally, group, "user") for group in groups]).h
 
 
 def test_repeating_rows_does_not_narrow_the_bandwidth(tally):
@@ -65,7 +71,7 @@ def test_fold_risk_against_rows():
     rows = repeated_users(4000, seed=2, n_groups=1)
     tally = es.tally(as_dict(rows), **NAMES)
     candidates = np.array([0.03, 0.08, 0.2])
-    found = fold_risks(tally.sums(0), tally.folds(0), candidates, 1, "gaussian")
+    found = fold_risks(GroupView.of(tally, 0, "user"), candidates, Smoothing())
     fold = folds(hash_integers(rows.user))
     expected = [brute_fold_risk(rows, fold, h) for h in candidates]
     np.testing.assert_allclose(found, expected, rtol=2e-3)
@@ -90,8 +96,9 @@ def test_both_risks_find_a_sensible_bandwidth(seed):
 
     candidates = np.geomspace(0.01, 0.6, 20)
     best = min(error(h) for h in candidates)
-    by_folds = risk_bandwidth(tally, 0, "user", 1, "gaussian")
-    by_residuals = candidates[np.argmin(residual_risks(tally, 0, candidates))]
+    view = GroupView.of(tally, 0, "user")
+    by_folds = risk_bandwidth(view, Smoothing())
+    by_residuals = candidates[np.argmin(residual_risks(view, candidates, Smoothing()))]
     for chosen in (by_folds, by_residuals):
         assert 0.02 < chosen < 0.2
         assert error(chosen) < best + 0.01
@@ -114,7 +121,7 @@ def test_narrow_bandwidths_warn():
 
 @pytest.mark.parametrize("weighting", ["user", "row"])
 def test_groups_compared_by_risk_share_the_geometric_mean_of_their_bandwidths(tally, weighting):
-    own = [risk_bandwidth(tally, group, weighting, 1, "gaussian") for group in tally.groups]
+    own = [risk_bandwidth(view, Smoothing()) for view in GroupView.each(tally, weighting)]
     test = es.parity_test(tally, bandwidth="risk", weighting=weighting, method="sup", both=False, degree=1)
     assert test.pairs[0].bandwidth == pytest.approx(np.exp(np.mean(np.log(own))))
 

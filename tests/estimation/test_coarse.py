@@ -8,6 +8,7 @@ from data import NAMES
 from evenscore.estimation.comparison import compare_groups
 from evenscore.estimation.gaps import Null, estimate_gap, hidden_gap
 from evenscore.estimation.kernels import smoother
+from evenscore.estimation.smoothing import Smoothing
 
 pytestmark = pytest.mark.filterwarnings("ignore:the bandwidth:evenscore.EvenscoreWarning")
 
@@ -69,7 +70,9 @@ def test_the_hidden_gap_of_a_parabola_is_what_it_shows_without_noise(cells):
     data["y"] = data["s"] ** 2
     comparison = compare_groups(es.tally(data, **NAMES, cells=cells), 0, 1, "user")
     points = np.linspace(0.1, 0.9, 9)
-    process = estimate_gap(comparison, points=points, bandwidth=0.08, null=Null.of(comparison, 0.08, 1, "gaussian"))
+    process = estimate_gap(
+        comparison, points=points, smoothing=Smoothing(bandwidth=0.08), null=Null.of(comparison, Smoothing(bandwidth=0.08))
+    )
     hidden = hidden_gap(comparison, process, points=points, bandwidth=0.08)
     assert np.abs(hidden - process.values).max() < 0.1 * np.abs(process.values).max()
 
@@ -96,7 +99,12 @@ def test_a_few_people_who_agree_do_not_show_a_gap_at_a_rare_score():
     tally = es.tally({"s": score, "y": outcome, "g": np.repeat([0, 1], 1040), "u": np.arange(2080)}, **NAMES)
     pair = es.parity_test(tally, both=False).pairs[0]
     comparison = compare_groups(tally, 0, 1, "user")
-    process = estimate_gap(comparison, points=np.array([0.0, 1.0]), bandwidth=1.0, null=Null.of(comparison, 1.0, 1, "gaussian"))
+    process = estimate_gap(
+        comparison,
+        points=np.array([0.0, 1.0]),
+        smoothing=Smoothing(bandwidth=1.0),
+        null=Null.of(comparison, Smoothing(bandwidth=1.0)),
+    )
     rate = 2 / 80
     binomial = np.sqrt(rate * (1 - rate) * (1 / 40 + 1 / 40))
     assert process.se[0] == pytest.approx(binomial * 40 / 39, rel=1e-6)  # the small-sample factor

@@ -10,6 +10,7 @@ import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.estimation.comparison import compare_groups
 from evenscore.estimation.gaps import Null, estimate_gap
+from evenscore.estimation.smoothing import Smoothing
 
 # Inside a cell the curve is followed to first order, so the lattice costs far less than .05 standard errors from 12 cells on; the
 # box kernel is not smooth (rows near its edge are in or out), hence .4. Standard errors: 2 %, for which kernels with an end need 24
@@ -58,8 +59,8 @@ def test_curve(both, weighting, kernel, degree):
 def test_gap(both, weighting, impose_null):
     rows, tally = both
     comparison = compare_groups(tally, 0, 1, weighting)
-    null = Null.of(comparison, H, 1, "gaussian") if impose_null else None
-    found = estimate_gap(comparison, points=POINTS, bandwidth=H, null=null)
+    null = Null.of(comparison, Smoothing(bandwidth=H)) if impose_null else None
+    found = estimate_gap(comparison, points=POINTS, smoothing=Smoothing(bandwidth=H), null=null)
     gaps, covariance = gap(rows.only(0), rows.only(1), POINTS, H, 1, "gaussian", weighting, impose_null)
     se = np.sqrt(np.diag(covariance))
     assert (np.abs(found.values - gaps) / se).max() < CURVE_TOLERANCE
@@ -74,8 +75,8 @@ def test_spanning_users_matter():
     tally = es.tally(as_dict(rows), **NAMES)
     assert tally.n_spanning > 0
     comparison = compare_groups(tally, 0, 1, "user")
-    with_cross = estimate_gap(comparison, points=POINTS, bandwidth=H).se
-    without = estimate_gap(dataclasses.replace(comparison, cross=None), points=POINTS, bandwidth=H).se
+    with_cross = estimate_gap(comparison, points=POINTS, smoothing=Smoothing(bandwidth=H)).se
+    without = estimate_gap(dataclasses.replace(comparison, cross=None), points=POINTS, smoothing=Smoothing(bandwidth=H)).se
     assert (without / with_cross).mean() > 1 + 2 * SE_TOLERANCE
 
 

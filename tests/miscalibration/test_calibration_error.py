@@ -10,12 +10,14 @@ from oracle import Rows
 
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
+from evenscore.estimation.bandwidth import settle
+from evenscore.estimation.smoothing import Smoothing
 from evenscore.miscalibration import METHODS
 from evenscore.miscalibration.intervals import size_of
 from evenscore.miscalibration.kernel_error import kernel_error
 from evenscore.miscalibration.measure import norm_of, slope_of
-from evenscore.miscalibration.scored_people import people_of
 from evenscore.simulation import PoissonRows
+from evenscore.tallies.view import GroupView
 
 EXACT = 1e-9
 SMOOTH = 2e-3  # relplot's own tolerance is 1e-3
@@ -162,10 +164,10 @@ def covers(spec, runs, users_seed=0):
     inside, width = [], []
     for run in range(runs):
         tally = es.tally(spec.data((users_seed, run)), **PUBLIC)
-        people = people_of(tally, "a", "user")
-        h = people.bandwidth(tally, "band", "user", "gaussian", 1)
-        measure = kernel_error(people, bandwidth=h, kernel="gaussian", degree=1, power=2)
-        size = size_of(measure, people, alpha=0.05, interval=True, debias=True, rng=np.random.default_rng(run))
+        view = GroupView.of(tally, "a", "user")
+        smoothing, used = settle(Smoothing(bandwidth="band"), [view]), view.at(view.used)
+        measure = kernel_error(used, smoothing, 2)
+        size = size_of(measure, used, alpha=0.05, interval=True, debias=True, rng=np.random.default_rng(run))
         inside.append(size.low <= truth <= size.high)
         width.append(size.high - size.low)
     return np.mean(inside), np.mean(width)

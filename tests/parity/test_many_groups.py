@@ -9,8 +9,9 @@ from simple_users import simple, tally_of
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.estimation import comparison as comparing
-from evenscore.estimation.comparison import Sides, compare_groups, compare_rest
+from evenscore.estimation.comparison import Sides, compare_groups
 from evenscore.estimation.gaps import Null, comparison_grid, cumulative, estimate_gap, multiscale
+from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity.joint import _draw
 
 
@@ -25,17 +26,16 @@ def five():
 
 @pytest.mark.parametrize("pair", [(0, 1), (1, 2), (3, 4), (2, 4)])
 def test_groups_that_share_their_cells_compare_as_two_alone(five, pair):
-    sides, alone = Sides(five, five.groups, "user").compare(*pair), compare_groups(five, *pair, "user")
+    sides, alone = Sides(five, "user").compare(*pair), compare_groups(five, *pair, "user")
     assert len(sides.cells) > len(alone.cells) or pair == (3, 4)  # the last two are compared on cells of their own
     points, _ = comparison_grid(alone, 0.1)
     np.testing.assert_allclose(comparison_grid(sides, 0.1)[0], points, rtol=1e-12)
     found = []
     for each in (sides, alone):
-        null = Null.of(each, 0.1, 1, "gaussian")
-        settings = {"points": points, "bandwidth": 0.1}
-        local = {"degree": 1, "kernel": "gaussian"}
-        gap, band = estimate_gap(each, null=null, **settings), estimate_gap(each, **settings)
-        found.append((gap, band, multiscale(each, null, **settings, **local), cumulative(each, null, bandwidth=0.1)))
+        smoothing = Smoothing(bandwidth=0.1)
+        null = Null.of(each, smoothing)
+        gap, band = estimate_gap(each, points, smoothing, null), estimate_gap(each, points, smoothing)
+        found.append((gap, band, multiscale(each, null, points, smoothing), cumulative(each, null, bandwidth=0.1)))
     for one, other in zip(*found, strict=True):
         close = {"rtol": 1e-9, "atol": 1e-11 * np.abs(other.covariance).max()}
         np.testing.assert_allclose(one.values, other.values, rtol=1e-9, atol=1e-11)
@@ -46,19 +46,19 @@ def test_groups_that_share_their_cells_compare_as_two_alone(five, pair):
 def test_keeping_fewer_groups_at_a_time_changes_nothing(five, monkeypatch):
     plain = es.parity_test(five)
     monkeypatch.setattr(comparing, "SIDE_BYTES", 1)
-    assert Sides(five, five.groups, "user").kept == 2
+    assert Sides(five, "user").kept == 2
     again = es.parity_test(five)
     assert [(pair.group_a, pair.group_b) for pair in again.pairs] == [(pair.group_a, pair.group_b) for pair in plain.pairs]
     assert again.to_dict() == plain.to_dict()
 
 
 def test_pairs_are_tiled_so_that_kept_groups_come_again(five, monkeypatch):
-    size = len(Sides(five, five.groups, "user").cells)
+    size = len(Sides(five, "user").cells)
     monkeypatch.setattr(comparing, "SIDE_BYTES", 4 * (32 * size**2 + 1))
-    sides = Sides(five, five.groups, "user")
+    sides = Sides(five, "user")
     assert sides.kept == 4
     pairs = [(a, b) for a in five.groups for b in five.groups if a < b]
-    order = [pairs[place] for place in sides.tiled(pairs)]
+    order = [pairs[place] for place in sides.tile(pairs)]
     assert order == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (0, 4), (1, 4), (2, 3), (2, 4), (3, 4)]
 
 
@@ -85,7 +85,7 @@ def test_rest_is_all_others_together():
     assert [(pair.group_a, pair.group_b) for pair in test.pairs] == [(0, "the rest"), (1, "the rest"), (2, "the rest")]
     united = tally_of(data | {"g": np.where(data["g"] == 0, 0, 1)}, lattice=tally)
     by_hand = compare_groups(united, 0, 1, "user")
-    found = compare_rest(tally, 0, "user")
+    found = Sides(tally, "user").compare(0, None)
     np.testing.assert_allclose(found.b.sums.W, by_hand.b.sums.W)
     np.testing.assert_allclose(found.b.sums.Y, by_hand.b.sums.Y)
     np.testing.assert_allclose(found.b.pairs.yy, by_hand.b.pairs.yy, atol=1e-12)
@@ -95,7 +95,7 @@ def test_rest_is_all_others_together():
 
 def test_rest_with_spanning_users_counts_them_in_each_group():
     rows = repeated_users(6000, seed=1, spanning=True, n_groups=3)
-    found = compare_rest(tally_of(as_dict(rows)), 0, "user")
+    found = Sides(tally_of(as_dict(rows)), "user").compare(0, None)
     ones = found.b.pairs.ww.sum()
     expected = 0
     for user in np.unique(rows.user):

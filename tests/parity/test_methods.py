@@ -12,8 +12,9 @@ import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.estimation.comparison import compare_groups
 from evenscore.estimation.gaps import BAND_BORROWED, BORROWED, Null, comparison_grid, cumulative, estimate_gap, multiscale
+from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity import parity_family
-from evenscore.parity.methods import AUTO, METHODS, _stacked, detectable_gap, draw_statistics, gather, parts_of
+from evenscore.parity.methods import AUTO, METHODS, _stack_covariance, components_of, detectable_gap, draw_statistics, gather
 
 DRAWN = ["sup", "multiscale", "l2", "cumulative", "combined"]
 
@@ -24,7 +25,7 @@ def case():
     tally = es.tally(as_dict(rows), **NAMES, weight="v")
     comparison = compare_groups(tally, 0, 1, "user")
     h = 0.06
-    return rows, tally, comparison, h, Null.of(comparison, h, 1, "gaussian")
+    return rows, tally, comparison, h, Null.of(comparison, Smoothing(bandwidth=h))
 
 
 def influence(case, process):
@@ -50,7 +51,7 @@ def test_residual_processes_against_rows(case, kind):
     _, _, comparison, h, null = case
     points, _ = comparison_grid(comparison, h)
     if kind == "multiscale":
-        process = multiscale(comparison, null, points=points, bandwidth=h, degree=1, kernel="gaussian")
+        process = multiscale(comparison, null, points, Smoothing(bandwidth=h))
     else:
         process = cumulative(comparison, null, bandwidth=h)
     total = influence(case, process)
@@ -64,10 +65,10 @@ def test_processes_side_by_side_keep_their_covariance_and_have_that_of_rows_betw
     _, _, comparison, h, null = case
     points, _ = comparison_grid(comparison, h)
     processes = [
-        multiscale(comparison, null, points=points, bandwidth=h, degree=1, kernel="gaussian"),
+        multiscale(comparison, null, points, Smoothing(bandwidth=h)),
         cumulative(comparison, null, bandwidth=h),
     ]
-    stacked = _stacked(processes, null)
+    stacked = _stack_covariance(processes, null)
     n = len(processes[0].values)
     for process, block in zip(processes, (stacked[:n, :n], stacked[n:, n:]), strict=True):
         np.testing.assert_allclose(block, process.covariance, atol=1e-9 * np.abs(process.covariance).max())
@@ -82,11 +83,11 @@ def test_a_constant_gap_shifts_every_process(case):
     moved = as_dict(rows) | {"y": rows.outcome + 1.0 * (rows.group == 0)}
     other = compare_groups(es.tally(moved, **NAMES, weight="v", lattice=tally), 0, 1, "user")
     points, _ = comparison_grid(comparison, h)
-    again = Null.of(other, h, 1, "gaussian")
+    again = Null.of(other, Smoothing(bandwidth=h))
     for make in (
-        lambda c, n: multiscale(c, n, points=points, bandwidth=h, degree=1, kernel="gaussian"),
+        lambda c, n: multiscale(c, n, points, Smoothing(bandwidth=h)),
         lambda c, n: cumulative(c, n, bandwidth=h),
-        lambda c, n: estimate_gap(c, points=points, bandwidth=h, null=n),
+        lambda c, n: estimate_gap(c, points=points, smoothing=Smoothing(bandwidth=h), null=n),
     ):
         before, after = make(comparison, null), make(other, again)
         np.testing.assert_allclose(after.values - before.values, before.shift, rtol=0.02, atol=0.02 * np.abs(before.shift).max())
@@ -109,9 +110,9 @@ def test_bonferroni_holm_and_bh_are_the_papers():
     tally = tally_of(simple(gap=0.1, seed=2))
     comparison = compare_groups(tally, 0, 1, "user")
     plain = es.parity_test(tally, method="bonferroni", both=False).pairs[0]
-    null = Null.of(comparison, plain.bandwidth, 1, "gaussian")
+    null = Null.of(comparison, Smoothing(bandwidth=plain.bandwidth))
     points = tally.lattice.to_axis(plain.score)
-    z = estimate_gap(comparison, points=points, bandwidth=plain.bandwidth, null=null).z
+    z = estimate_gap(comparison, points=points, smoothing=Smoothing(bandwidth=plain.bandwidth), null=null).z
     p = 2 * stats.norm.sf(np.abs(z))
     np.testing.assert_allclose(plain.p_points, np.minimum(1, len(p) * p), rtol=1e-6)
     assert plain.p_value == pytest.approx(min(1, len(p) * p.min()))
@@ -136,8 +137,8 @@ def test_a_few_people_without_an_outcome_show_nothing(value):
     outcome = value * np.r_[np.arange(1000) % 50 == 0, np.zeros(15)]
     data = {"s": np.full(1015, 0.1), "y": outcome, "g": np.r_[np.zeros(1000), np.ones(15)], "u": np.arange(1015)}
     comparison = compare_groups(tally_of(data), 0.0, 1.0, "user")
-    null = Null.of(comparison, 0.1, 1, "gaussian")
-    process = estimate_gap(comparison, points=np.array([0.1]), bandwidth=0.1, null=null)
+    null = Null.of(comparison, Smoothing(bandwidth=0.1))
+    process = estimate_gap(comparison, points=np.array([0.1]), smoothing=Smoothing(bandwidth=0.1), null=null)
     mean = outcome.mean()
     own = [np.mean((outcome[:1000] - mean) ** 2), mean**2]
     common = np.average(own, weights=[1000, 15])
@@ -155,13 +156,15 @@ def test_a_band_is_not_narrow_because_a_few_people_agree():
     outcome = np.r_[np.arange(1000) % 50 == 0, np.zeros(15)]
     data = {"s": np.full(1015, 0.1), "y": outcome, "g": np.r_[np.zeros(1000), np.ones(15)], "u": np.arange(1015)}
     comparison = compare_groups(tally_of(data), 0.0, 1.0, "user")
-    process = estimate_gap(comparison, points=np.array([0.1]), bandwidth=0.1)
+    process = estimate_gap(comparison, points=np.array([0.1]), smoothing=Smoothing(bandwidth=0.1))
     large = outcome[:1000].var() * (1000 / 999) ** 2
     common = 1000 * large / 1015
     assert process.covariance[0, 0] == pytest.approx(large / 1000 + BAND_BORROWED * common / (15 + BAND_BORROWED) / 15)
     # The other side has a larger variance than both together: nothing is taken from it.
     data["y"] = np.r_[outcome[:1000], 100.0 * (np.arange(15) % 2)]
-    process = estimate_gap(compare_groups(tally_of(data), 0.0, 1.0, "user"), points=np.array([0.1]), bandwidth=0.1)
+    process = estimate_gap(
+        compare_groups(tally_of(data), 0.0, 1.0, "user"), points=np.array([0.1]), smoothing=Smoothing(bandwidth=0.1)
+    )
     assert process.covariance[0, 0] >= data["y"][1000:].var() / 15
 
 
@@ -173,7 +176,12 @@ def test_what_is_borrowed_vanishes_with_users():
         group = np.arange(n_users) % 2
         data = {"s": np.full(n_users, 0.5), "y": rng.normal(size=n_users) * (1 + 9 * group), "g": group, "u": np.arange(n_users)}
         comparison = compare_groups(tally_of(data), 0, 1, "user")
-        process = estimate_gap(comparison, points=np.array([0.5]), bandwidth=0.1, null=Null.of(comparison, 0.1, 1, "gaussian"))
+        process = estimate_gap(
+            comparison,
+            points=np.array([0.5]),
+            smoothing=Smoothing(bandwidth=0.1),
+            null=Null.of(comparison, Smoothing(bandwidth=0.1)),
+        )
         plain = sum(data["y"][group == one].var() / (n_users / 2) for one in (0, 1))
         off.append(abs(process.se[0] / np.sqrt(plain) - 1))
     assert off[1] < 0.001 < off[0] < 0.02
@@ -192,8 +200,8 @@ def test_the_family_is_each_method_by_itself():
 def test_detectable_gap_grows_with_the_power_wanted(case):
     _, _, comparison, h, null = case
     points, _ = comparison_grid(comparison, h)
-    process = estimate_gap(comparison, points=points, bandwidth=h, null=null)
-    evidence = gather(parts_of("combined"), process, comparison, null, points=points, bandwidth=h, degree=1, kernel="gaussian")
+    process = estimate_gap(comparison, points=points, smoothing=Smoothing(bandwidth=h), null=null)
+    evidence = gather(components_of("combined"), process, comparison, null, points, Smoothing(bandwidth=h))
     noise, statistics = draw_statistics(evidence, np.random.default_rng(0), 4000)
     gaps = [detectable_gap("combined", evidence, noise, statistics, 0.05, power) for power in (0.2, 0.5, 0.8, 0.95)]
     assert gaps == sorted(gaps)

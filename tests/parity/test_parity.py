@@ -9,6 +9,7 @@ import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.estimation.comparison import compare_groups
 from evenscore.estimation.gaps import Null, estimate_gap
+from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity import parity_family
 from evenscore.parity.methods import METHODS
 
@@ -156,8 +157,10 @@ def test_sup_p_value_against_direct_draws():
     test = es.parity_test(tally, method="sup")
     h = test.pairs[0].bandwidth
     comparison = compare_groups(tally, 0, 1, "user")
-    null = Null.of(comparison, h, 1, "gaussian")
-    process = estimate_gap(comparison, points=tally.lattice.to_axis(test.pairs[0].score), bandwidth=h, null=null)
+    null = Null.of(comparison, Smoothing(bandwidth=h))
+    process = estimate_gap(
+        comparison, points=tally.lattice.to_axis(test.pairs[0].score), smoothing=Smoothing(bandwidth=h), null=null
+    )
     root = np.linalg.cholesky(process.covariance + 1e-12 * np.eye(len(process.values)) * process.covariance.max())
     noise = np.random.default_rng(5).standard_normal((50_000, len(process.values))) @ root.T / process.se
     expected = (np.abs(noise).max(axis=1) >= np.abs(process.z).max()).mean()

@@ -9,8 +9,8 @@ import numpy as np
 
 from evenscore.calibration.calibrated_tally import carried_maps
 from evenscore.calibration.calibrator import Calibrator
-from evenscore.calibration.maps import mean_scores
-from evenscore.tallies.tally_state import CellSums, Tally
+from evenscore.tallies.tally_state import Tally
+from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
 NEAREST = 1e-6  # log loss takes no probability nearer to 0 or 1
@@ -48,11 +48,10 @@ class Accuracy:
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
-    """A group's sums, its scores before and after at the cells (n_cells,), and its users' contributions to the change."""
+class _Scored:
+    """A group, its scores after the repair at the cells (n_cells,), and the variance of its users' contributions to the change."""
 
-    sums: CellSums
-    before: Floats
+    view: GroupView
     after: Floats
     variance: float
 
@@ -60,58 +59,56 @@ class _Side:
 def accuracies(tally: Tally, calibrator: Calibrator, on_unknown: str, weighting: str, alpha: float) -> tuple[Accuracy, ...]:
     """For each group, and for all together."""
     maps = carried_maps(tally, calibrator, on_unknown)
-    sides = []
-    for group in tally.groups:
-        sums = tally.sums(group, weighting)
-        before = mean_scores(tally, sums)
-        group_map = maps[group]
-        after = before if group_map is None else group_map.at(before)
-        sides.append(_Side(sums, before, after, _change_variance(tally, group, weighting, sums, before, after)))
-    found = [
-        _accuracy(group, [side], tally.n_users[group], tally.n_rows[group], tally, alpha)
-        for group, side in zip(tally.groups, sides, strict=True)
-    ]
-    if len(sides) > 1:
-        found.append(_accuracy(None, sides, sum(tally.n_users.values()), sum(tally.n_rows.values()), tally, alpha))
-    return tuple(found)
+    scored = []
+    for view in GroupView.each(tally, weighting):
+        group_map = maps[view.label]
+        after = view.score if group_map is None else group_map.at(view.score)
+        scored.append(_Scored(view, after, _change_variance(view, after)))
+    rows = [_accuracy(own.view.label, [own], tally, alpha) for own in scored]
+    return (*rows, _accuracy(None, scored, tally, alpha)) if len(scored) > 1 else tuple(rows)
 
 
-def _accuracy(group: Any, sides: list[_Side], users: int, rows: int, tally: Tally, alpha: float) -> Accuracy:
+def _accuracy(group: Any, scored: list[_Scored], tally: Tally, alpha: float) -> Accuracy:
     from scipy import special
 
-    weight = np.concatenate([side.sums.W for side in sides])
-    outcome = np.concatenate([side.sums.Y + tally.centre * side.sums.W for side in sides])
-    squares = np.concatenate([side.sums.Y2 + 2 * tally.centre * side.sums.Y + tally.centre**2 * side.sums.W for side in sides])
-    scores = [np.concatenate([getattr(side, name) for side in sides]) for name in ("before", "after")]
+    views = [own.view for own in scored]
+    centre = tally.centre
+    weight = np.concatenate([view.sums.W for view in views])
+    outcome = np.concatenate([view.sums.Y + centre * view.sums.W for view in views])
+    squares = np.concatenate([view.sums.Y2 + 2 * centre * view.sums.Y + centre**2 * view.sums.W for view in views])
+    scores = np.concatenate([view.score for view in views]), np.concatenate([own.after for own in scored])
     total = weight.sum()
-    if total == 0:
-        return Accuracy(group, users, rows, (np.nan, np.nan), np.nan, np.nan, (np.nan, np.nan), (np.nan, np.nan))
-    mse = tuple(float((squares - 2 * score * outcome + score**2 * weight).sum() / total) for score in scores)
-    half = float(special.ndtri(1 - alpha / 2) * np.sqrt(sum(side.variance for side in sides)) / total)
     unknown = (np.nan, np.nan)
-    change = mse[1] - mse[0]
+    mse = log_loss = auc = unknown
+    half = np.nan
+    if total > 0:
+        before, after = (float((squares - 2 * score * outcome + score**2 * weight).sum() / total) for score in scores)
+        mse = before, after
+        half = float(special.ndtri(1 - alpha / 2) * np.sqrt(sum(own.variance for own in scored)) / total)
+        if tally.binary:
+            log_loss = _log_loss(scores[0], weight, outcome), _log_loss(scores[1], weight, outcome)
+            auc = _auc(scores[0], weight, outcome), _auc(scores[1], weight, outcome)
     return Accuracy(
-        group,
-        users,
-        rows,
-        (mse[0], mse[1]),
-        change - half,
-        change + half,
-        (_log_loss(scores[0], weight, outcome), _log_loss(scores[1], weight, outcome)) if tally.binary else unknown,
-        (_auc(scores[0], weight, outcome), _auc(scores[1], weight, outcome)) if tally.binary else unknown,
+        group=group,
+        users=sum(view.n_users for view in views),
+        rows=sum(view.n_rows for view in views),
+        mse=mse,
+        mse_low=mse[1] - mse[0] - half,
+        mse_high=mse[1] - mse[0] + half,
+        log_loss=log_loss,
+        auc=auc,
     )
 
 
-def _change_variance(tally: Tally, group: Any, weighting: str, sums: CellSums, before: Floats, after: Floats) -> float:
+def _change_variance(view: GroupView, after: Floats) -> float:
     """The variance of the total change sum_c (t^2 - s^2) w - 2 (t - s) y over users, around its mean a user's weight."""
-    pairs = tally.pair_matrices(group, group, weighting)
-    assert pairs is not None
+    before, sums = view.score, view.sums
     if sums.W.sum() == 0:
         return 0.0
     on_outcome = -2 * (after - before)
-    on_weight = after**2 - before**2 + on_outcome * tally.centre
+    on_weight = after**2 - before**2 + on_outcome * view.tally.centre
     mean = (on_weight @ sums.W + on_outcome @ sums.Y) / sums.W.sum()
-    a = on_weight - mean
+    a, pairs = on_weight - mean, view.pairs
     total = a @ pairs.ww @ a + 2 * a @ pairs.wy @ on_outcome + on_outcome @ pairs.yy @ on_outcome
     return max(float(total), 0.0)
 

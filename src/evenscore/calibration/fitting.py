@@ -12,24 +12,25 @@ import numpy as np
 
 from evenscore.calibration.binning import Binning
 from evenscore.calibration.calibrator import Calibrator
-from evenscore.calibration.cells import Cells, as_map, group_cells, pooled_cells
+from evenscore.calibration.fit import as_map
 from evenscore.calibration.isotonic import Isotonic
-from evenscore.calibration.kernel_map import Kernel
-from evenscore.calibration.maps import GroupMap, knot_weights, mean_scores
+from evenscore.calibration.kernel_map import KernelMap
+from evenscore.calibration.maps import GroupMap, knot_weights
 from evenscore.calibration.platt import Platt
 from evenscore.calibration.reference import beyond, identity, to_reference
 from evenscore.calibration.sketching import sketch_users
 from evenscore.calibration.stacking import Auto, Method
 from evenscore.errors import DataError, EvenscoreWarning, OptionError, require_flag, require_option, shortened
+from evenscore.estimation.smoothing import Smoothing
 from evenscore.saving import pack_label
 from evenscore.tables import label_text
 from evenscore.tallies.tally_state import WEIGHTINGS, Tally, require_tally
-from evenscore.types import Floats
+from evenscore.tallies.view import GroupView
 
 METHODS = ("kernel", "isotonic", "platt", "binning", "auto")
 FEWEST_USERS = 10  # a group with fewer gets the map of everybody
 
-Maker = Callable[[Cells], GroupMap]
+Maker = Callable[[GroupView], GroupMap]
 
 
 def calibrate(
@@ -85,7 +86,8 @@ def calibrate(
     array([0.48, 0.39])
     """
     tally = require_tally(tally, "calibrate")
-    fitter = _fitter(method, Kernel(degree, kernel, bandwidth), Binning(bins, bin_by))
+    require_option("method", method, METHODS)
+    fitter = _fitter(method, KernelMap(Smoothing(degree, kernel, bandwidth)), Binning(bins, bin_by))
     require_option("weighting", weighting, WEIGHTINGS)
     require_flag("monotone", monotone)
     if not tally.groups or not any(tally.n_rows.values()):
@@ -114,11 +116,8 @@ def calibrate(
     )
 
 
-def _fitter(method: str, kernel: Kernel, binning: Binning) -> Method:
-    """The way of fitting that was asked for, with its options checked."""
-    require_option("method", method, METHODS)
-    kernel.check()
-    binning.check()
+def _fitter(method: str, kernel: KernelMap, binning: Binning) -> Method:
+    """The way of fitting that was asked for."""
     methods: dict[str, Method] = {
         "kernel": kernel,
         "isotonic": Isotonic(),
@@ -130,16 +129,16 @@ def _fitter(method: str, kernel: Kernel, binning: Binning) -> Method:
 
 
 def _maker(fitter: Method, monotone: bool) -> Maker:
-    def make(cells: Cells) -> GroupMap:
-        found = as_map(cells, fitter.fit(cells))
-        return found.monotone(knot_weights(found.score, cells.score, cells.sums.W)) if monotone else found
+    def make(view: GroupView) -> GroupMap:
+        group_map = as_map(view, fitter.fit(view))
+        return group_map.monotone(knot_weights(group_map.score, view.score, view.sums.W)) if monotone else group_map
 
     return make
 
 
 def _fit_all(tally: Tally, make: Maker, weighting: str) -> tuple[tuple[GroupMap, ...], GroupMap, dict[Any, str]]:
     """A map for each group and one for everybody; groups with too few users have the latter, and a reason."""
-    pooled = make(pooled_cells(tally, weighting))
+    pooled = make(GroupView.whole(tally, weighting))
     maps, reasons = [], {}
     for group in tally.groups:
         n_users, n_rows = tally.n_users[group], tally.n_rows[group]
@@ -147,7 +146,7 @@ def _fit_all(tally: Tally, make: Maker, weighting: str) -> tuple[tuple[GroupMap,
             maps.append(replace(pooled, group=group, users=n_users, rows=n_rows, source="pooled"))
             reasons[group] = f"has only {n_users} users with an outcome, fewer than {FEWEST_USERS}: it gets the map of everybody"
         else:
-            maps.append(make(group_cells(tally, group, weighting)))
+            maps.append(make(GroupView.of(tally, group, weighting)))
     if reasons:
         few = "; ".join(f"group {label_text(group)} {reason}" for group, reason in reasons.items())
         warnings.warn(few, EvenscoreWarning, stacklevel=3)
@@ -170,22 +169,18 @@ def _on_scale_of(
 ) -> tuple[tuple[GroupMap, ...], GroupMap, dict[Any, str]]:
     """All maps carried back to the scores of the reference; says where no score of it stands for an outcome."""
     target = maps[tally.index(reference)]
-    found = []
-    for each in maps:
-        if each is target:
-            found.append(identity(each))
+    carried = []
+    for group_map in maps:
+        if group_map is target:
+            carried.append(identity(group_map))
             continue
-        sums = tally.sums(each.group)
-        found.append(to_reference(each, target))
-        missed = beyond(each, target, mean_scores(tally, sums), _weights(sums.A))
+        carried.append(to_reference(group_map, target))
+        view = GroupView.of(tally, group_map.group, "user")
+        missed = beyond(group_map, target, view.score, view.sums.A if view.sums.A.any() else np.ones_like(view.sums.A))
         if missed > 0:
             words = f"{missed:.1%} have an expected outcome that no score of {label_text(reference)} stands for: they get its end"
-            reasons = reasons | {each.group: "; ".join(filter(None, [reasons.get(each.group), words]))}
-    return tuple(found), to_reference(pooled, target), reasons
-
-
-def _weights(weight: Floats) -> Floats:
-    return weight if weight.any() else np.ones_like(weight)
+            reasons = reasons | {group_map.group: "; ".join(filter(None, [reasons.get(group_map.group), words]))}
+    return tuple(carried), to_reference(pooled, target), reasons
 
 
 def fingerprint(tally: Tally) -> str:

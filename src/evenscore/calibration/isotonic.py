@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from evenscore.calibration.cells import Cells, Fit, average_matrix, refitted
+from evenscore.calibration.fit import Fit, average_cells, refit
+from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
 
@@ -13,22 +14,22 @@ from evenscore.types import Floats
 class Isotonic:
     """Pool adjacent violators, cells weighted; straight lines between the blocks, as scikit-learn draws them."""
 
-    def fit(self, cells: Cells) -> Fit:
+    def fit(self, view: GroupView) -> Fit:
         """A knot at the first and at the last cell of each block."""
         from scipy.optimize import isotonic_regression
 
-        used = cells.used
-        weight = cells.sums.W[used]
-        blocks = isotonic_regression(cells.sums.Y[used] / weight, weights=weight).blocks
+        used = view.used
+        weight = view.sums.W[used]
+        blocks = isotonic_regression(view.sums.Y[used] / weight, weights=weight).blocks
         knots, owners = [], []
         for start, end in itertools.pairwise(blocks.tolist()):
             for cell in dict.fromkeys((used[start], used[end - 1])):
                 knots.append(int(cell))
                 owners.append(used[start:end])
-        value, matrix = average_matrix(cells, owners)
+        value, matrix = average_cells(view, owners)
         words = f"isotonic, {len(blocks) - 1} levels"
-        return Fit(cells.score[knots], value, matrix, matrix * value[:, None], words=words)
+        return Fit(view.score[knots], value, matrix, matrix * value[:, None], words=words)
 
-    def fold_values(self, cells: Cells) -> Floats:
+    def fold_values(self, view: GroupView) -> Floats:
         """The map at the cells without each user fold, (n_folds, n_cells)."""
-        return refitted(cells, self.fit)
+        return refit(view, self.fit)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenscore.calibration.cells import Cells, Fit
+from evenscore.calibration.fit import Fit
 from evenscore.errors import OptionError
 from evenscore.tallies.axis import backward, forward
+from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
 NEAREST = 1e-6  # a logit is taken of nothing nearer to 0 or 1
@@ -21,40 +22,40 @@ KNOTS = 97
 class Platt:
     """Two numbers a group. As printed in the paper the curve falls; this one has the sign that Platt meant."""
 
-    def check(self, cells: Cells) -> None:
+    def check(self, view: GroupView) -> None:
         """Refuse outcomes and scores that are no probabilities, and say why."""
-        if not cells.binary:
+        if not view.tally.binary:
             raise OptionError(
                 "method='platt' fits a probability, and these outcomes are not all 0 or 1; "
                 "use method='kernel', 'isotonic' or 'binning' for real outcomes"
             )
-        low, high = cells.limits
+        low, high = view.seen
         if low < 0 or high > 1:
             raise OptionError(
                 f"method='platt' takes the logit of the score, and these scores run from {low:g} to {high:g}; "
                 "use method='kernel', 'isotonic' or 'binning', or scores between 0 and 1"
             )
 
-    def fit(self, cells: Cells) -> Fit:
+    def fit(self, view: GroupView) -> Fit:
         """The curve tabulated at knots dense enough that straight lines between them do not show."""
-        self.check(cells)
-        at_cells = _design(cells.score)
-        coefficients, information = _newton(at_cells, cells.sums.W, cells.sums.Y)
+        self.check(view)
+        at_cells = _design(view.score)
+        coefficients, information = _newton(at_cells, view.sums.W, view.sums.Y)
         fitted = _expit(at_cells @ coefficients)
-        score = _knots(*cells.limits)
+        score = _knots(*view.seen)
         at_knots = _design(score)
         value = _expit(at_knots @ coefficients)
         slopes = np.linalg.solve(information, at_cells.T)
-        factor = cells.n_users / max(cells.n_users - 2, 1)
+        factor = view.n_users / max(view.n_users - 2, 1)
         matrix = factor * (value * (1 - value))[:, None] * (at_knots @ slopes)
         words = f"Platt, expit({coefficients[0]:.3g} + {coefficients[1]:.3g} logit s)"
         return Fit(score, value, matrix, matrix * fitted, words=words)
 
-    def fold_values(self, cells: Cells) -> Floats:
+    def fold_values(self, view: GroupView) -> Floats:
         """The curve at the cells without each user fold, (n_folds, n_cells)."""
-        self.check(cells)
-        at_cells = _design(cells.score)
-        return np.array([_expit(at_cells @ _newton(at_cells, part.sums.W, part.sums.Y)[0]) for part in cells.without_folds()])
+        self.check(view)
+        at_cells = _design(view.score)
+        return np.array([_expit(at_cells @ _newton(at_cells, left.sums.W, left.sums.Y)[0]) for left in view.without_folds()])
 
 
 def _expit(x: Floats) -> Floats:
@@ -70,21 +71,21 @@ def _newton(design: Floats, weight: Floats, outcome: Floats) -> tuple[Floats, Fl
     """Coefficients that maximise sum y log p + (w - y) log(1 - p), and the information there; a step too far is halved."""
     centre = np.array([0.0, 1.0])
     prior = max(PRIOR, 1e-12 * float(weight.sum()))  # one score of a large weight would drown it, and nothing could be solved
-    found, best = centre, _likelihood(design, weight, outcome, centre, centre, prior)
+    coefficients, best = centre, _likelihood(design, weight, outcome, centre, centre, prior)
     for _ in range(STEPS):
-        p = _expit(design @ found)
-        gradient = design.T @ (outcome - weight * p) - prior * (found - centre)
+        p = _expit(design @ coefficients)
+        gradient = design.T @ (outcome - weight * p) - prior * (coefficients - centre)
         information = design.T @ (design * (weight * p * (1 - p))[:, None]) + prior * np.eye(2)
         step = np.linalg.solve(information, gradient)
         while True:
-            value = _likelihood(design, weight, outcome, found + step, centre, prior)
+            value = _likelihood(design, weight, outcome, coefficients + step, centre, prior)
             if value >= best or np.abs(step).max() < 1e-12:
                 break
             step = step / 2
-        found, best = found + step, max(value, best)
+        coefficients, best = coefficients + step, max(value, best)
         if np.abs(step).max() < 1e-10:
             break
-    return found, information
+    return coefficients, information
 
 
 def _likelihood(design: Floats, weight: Floats, outcome: Floats, coefficients: Floats, centre: Floats, prior: float) -> float:
@@ -98,6 +99,6 @@ def _knots(low: float, high: float) -> Floats:
     even = np.linspace(low, high, KNOTS)
     first, last = forward(ends, "logit")
     by_logit = backward(np.linspace(first, last, KNOTS), "logit")
-    found = np.unique(np.clip(np.concatenate([even, by_logit]), low, high))
-    apart = np.concatenate([[True], np.diff(found) > 1e-9])
-    return found[apart]
+    knots = np.unique(np.clip(np.concatenate([even, by_logit]), low, high))
+    apart = np.concatenate([[True], np.diff(knots) > 1e-9])
+    return knots[apart]

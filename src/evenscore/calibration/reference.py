@@ -13,18 +13,18 @@ JUMP = 1e-7  # of the range: over so much of the score a map crosses a flat stre
 FLATTEST = 1e-3  # of the mean slope: where the reference is flatter, any score would do
 
 
-def to_reference(each: GroupMap, reference: GroupMap) -> GroupMap:
+def to_reference(own: GroupMap, reference: GroupMap) -> GroupMap:
     """The map s~ with f_ref(s~) = f_g(s), f_ref never falling; its error is that of both curves over the slope of f_ref.
 
     Outcomes beyond those of the reference get its lowest or highest score.
     """
-    score = _breakpoints(each, reference)
-    value = _inverse(reference, each.at(score))
+    score = _breakpoints(own, reference)
+    value = _inverse(reference, own.at(score))
     slope = _slope_at(reference, value)
-    own, other = each.design(score) @ each.factor, reference.design(value) @ reference.factor
-    factor = np.concatenate([own, -other], axis=1) / slope[:, None]
-    words = f"{each.words}; on the scale of the reference"
-    return replace(each, score=score, value=value, factor=factor, words=words)
+    error, reference_error = own.design(score) @ own.factor, reference.design(value) @ reference.factor
+    factor = np.concatenate([error, -reference_error], axis=1) / slope[:, None]
+    words = f"{own.words}; on the scale of the reference"
+    return replace(own, score=score, value=value, factor=factor, words=words)
 
 
 def identity(reference: GroupMap) -> GroupMap:
@@ -35,9 +35,9 @@ def identity(reference: GroupMap) -> GroupMap:
     )
 
 
-def beyond(each: GroupMap, reference: GroupMap, score: Floats, weight: Floats) -> float:
+def beyond(own: GroupMap, reference: GroupMap, score: Floats, weight: Floats) -> float:
     """The share of a group whose expected outcome no score of the reference stands for."""
-    level = each.at(score)
+    level = own.at(score)
     outside = (level < reference.value.min() - 1e-12) | (level > reference.value.max() + 1e-12)
     return float(weight[outside].sum() / weight.sum())
 
@@ -49,20 +49,20 @@ def _inverse(reference: GroupMap, level: Floats) -> Floats:
     return (first + last) / 2
 
 
-def _breakpoints(each: GroupMap, reference: GroupMap) -> Floats:
+def _breakpoints(own: GroupMap, reference: GroupMap) -> Floats:
     """The knots of the group, and the scores where its curve passes a knot of the reference; twice where the reference is flat."""
     levels, counts = np.unique(reference.value, return_counts=True)
-    span = max(each.score[-1] - each.score[0], 1e-300)
-    found = [each.score]
-    for left in range(len(each.score) - 1):
-        low, high = each.value[left : left + 2]
+    span = max(own.score[-1] - own.score[0], 1e-300)
+    scores = [own.score]
+    for left in range(len(own.score) - 1):
+        low, high = own.value[left : left + 2]
         inside = (levels > min(low, high)) & (levels < max(low, high))
         if inside.any():
             share = (levels[inside] - low) / (high - low)
-            crossing = each.score[left] + share * (each.score[left + 1] - each.score[left])
+            crossing = own.score[left] + share * (own.score[left + 1] - own.score[left])
             flat = crossing[counts[inside] > 1]
-            found += [crossing, flat - JUMP * span, flat + JUMP * span]
-    score = np.unique(np.clip(np.concatenate(found), each.score[0], each.score[-1]))
+            scores += [crossing, flat - JUMP * span, flat + JUMP * span]
+    score = np.unique(np.clip(np.concatenate(scores), own.score[0], own.score[-1]))
     return score[np.concatenate([[True], np.diff(score) > JUMP * span / 10])]
 
 

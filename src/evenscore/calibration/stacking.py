@@ -15,11 +15,13 @@ from typing import Protocol
 import numpy as np
 
 from evenscore.calibration.binning import Binning
-from evenscore.calibration.cells import Cells, Fit
+from evenscore.calibration.fit import Fit
 from evenscore.calibration.isotonic import Isotonic
-from evenscore.calibration.kernel_map import Kernel
+from evenscore.calibration.kernel_map import KernelMap
 from evenscore.calibration.platt import Platt
 from evenscore.errors import OptionError
+from evenscore.estimation.smoothing import Smoothing
+from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
 LEAST = 0.01  # a smaller share is not worth its knots
@@ -29,11 +31,11 @@ LADDER = (("platt",), ("platt", "kernel", "quadratic"), ("platt", "kernel", "qua
 class Method(Protocol):
     """What every way of fitting can do."""
 
-    def fit(self, cells: Cells) -> Fit:
+    def fit(self, view: GroupView) -> Fit:
         """The map with its knots."""
         ...
 
-    def fold_values(self, cells: Cells) -> Floats:
+    def fold_values(self, view: GroupView) -> Floats:
         """The map at the cells without each user fold, (n_folds, n_cells)."""
         ...
 
@@ -57,56 +59,56 @@ class Mixture:
 class Auto:
     """Chooses among the methods, by group."""
 
-    kernel: Kernel
+    kernel: KernelMap
     binning: Binning
 
-    def fit(self, cells: Cells) -> Fit:
+    def fit(self, view: GroupView) -> Fit:
         """The chosen map; its words say why."""
-        methods = self._methods(cells)
-        values = {name: method.fold_values(cells) for name, method in methods.items()}
-        mixture = _climb(cells, values)
-        fit = _mixed(cells, mixture, {name: methods[name].fit(cells) for name in mixture.shares})
-        return replace(fit, words=f"{_recipe(mixture)}; {_evidence(cells, values, mixture)}")
+        methods = self._methods(view)
+        values = {name: method.fold_values(view) for name, method in methods.items()}
+        mixture = _climb(view, values)
+        fit = _mix(view, mixture, {name: methods[name].fit(view) for name in mixture.shares})
+        return replace(fit, words=f"{_recipe(mixture)}; {_evidence(view, values, mixture)}")
 
-    def fold_values(self, cells: Cells) -> Floats:
+    def fold_values(self, view: GroupView) -> Floats:
         """The chosen mixture without each user fold; the choice itself has seen all of them."""
-        values = {name: method.fold_values(cells) for name, method in self._methods(cells).items()}
-        mixture = _climb(cells, values)
+        values = {name: method.fold_values(view) for name, method in self._methods(view).items()}
+        mixture = _climb(view, values)
         return np.asarray(sum(share * values[name] for name, share in mixture.shares.items()))
 
-    def _methods(self, cells: Cells) -> dict[str, Method]:
+    def _methods(self, view: GroupView) -> dict[str, Method]:
         methods: dict[str, Method] = {
-            "kernel": self.kernel.settled(cells),
-            "quadratic": replace(self.kernel, degree=2, kernel="gaussian").settled(cells),
+            "kernel": self.kernel.settle(view),
+            "quadratic": KernelMap(Smoothing(2, "gaussian", self.kernel.smoothing.bandwidth)).settle(view),
             "isotonic": Isotonic(),
             "binning": self.binning,
         }
         try:
-            Platt().check(cells)
+            Platt().check(view)
         except OptionError:
             return methods
         return {"platt": Platt(), **methods}
 
 
-def _climb(cells: Cells, values: dict[str, Floats]) -> Mixture:
+def _climb(view: GroupView, values: dict[str, Floats]) -> Mixture:
     """Up the ladder of mixtures, each time as far as the gain on users left out is sure."""
     best: Mixture | None = None
     for names in LADDER:
-        found = _best_mixture(cells, {name: values[name] for name in names if name in values})
-        if found is None:
-            continue
-        best = found if best is None else _moved(cells, values, best, found)
+        candidates = {name: values[name] for name in names if name in values}
+        if candidates:
+            mixture = _best_mixture(view, candidates)
+            best = mixture if best is None else _move(view, values, best, mixture)
     assert best is not None
     return best
 
 
-def _moved(cells: Cells, values: dict[str, Floats], here: Mixture, there: Mixture) -> Mixture:
+def _move(view: GroupView, values: dict[str, Floats], here: Mixture, there: Mixture) -> Mixture:
     """From one mixture towards another."""
     share = sure_share(here.loss - there.loss)
     blend = {name: (1 - share) * here.shares.get(name, 0.0) + share * there.shares.get(name, 0.0) for name in there.names}
     weights = np.array(list(blend.values()))
     fits = np.einsum("i,ikc->kc", weights, np.array([values[name] for name in blend]))
-    return Mixture(tuple(blend), weights, cells.fold_loss(fits))
+    return Mixture(tuple(blend), weights, view.fold_losses(fits).sum(axis=1))
 
 
 def sure_share(gain: Floats) -> float:
@@ -115,15 +117,13 @@ def sure_share(gain: Floats) -> float:
     return float(np.clip(total / error - 0.5, 0.0, 1.0)) if error > 0 else float(total > 0)
 
 
-def _best_mixture(cells: Cells, values: dict[str, Floats]) -> Mixture | None:
+def _best_mixture(view: GroupView, values: dict[str, Floats]) -> Mixture:
     """Weights that add up to one and minimise the squared error on users left out (stacking, Breiman 1996)."""
-    if not values:
-        return None
     stacked = np.array(list(values.values()))
-    quadratic = np.einsum("ikc,jkc,kc->ij", stacked, stacked, cells.folds.W, optimize=True)
-    linear = np.einsum("ikc,kc->i", stacked, cells.folds.Y, optimize=True)
+    quadratic = np.einsum("ikc,jkc,kc->ij", stacked, stacked, view.folds.W, optimize=True)
+    linear = np.einsum("ikc,kc->i", stacked, view.folds.Y, optimize=True)
     weights = simplex_minimum(quadratic, linear)
-    return Mixture(tuple(values), weights, cells.fold_loss(np.einsum("i,ikc->kc", weights, stacked)))
+    return Mixture(tuple(values), weights, view.fold_losses(np.einsum("i,ikc->kc", weights, stacked)).sum(axis=1))
 
 
 def simplex_minimum(quadratic: Floats, linear: Floats) -> Floats:
@@ -144,13 +144,13 @@ def simplex_minimum(quadratic: Floats, linear: Floats) -> Floats:
     return found
 
 
-def _mixed(cells: Cells, mixture: Mixture, fits: dict[str, Fit]) -> Fit:
-    """The mixture at the knots of all its parts; the influence of users on it mixes alike."""
+def _mix(view: GroupView, mixture: Mixture, fits: dict[str, Fit]) -> Fit:
+    """The mixture at the knots of all its methods; the influence of users on it mixes alike."""
     if len(fits) == 1:
         return next(iter(fits.values()))
     score = np.unique(np.concatenate([fit.score for fit in fits.values()]))
     score = score[np.concatenate([[True], np.diff(score) > 1e-7 * (score[-1] - score[0])])]
-    value, matrix, fitted = np.zeros(len(score)), *(np.zeros((len(score), len(cells.sums.W))) for _ in range(2))
+    value, matrix, fitted = np.zeros(len(score)), *(np.zeros((len(score), len(view.sums.W))) for _ in range(2))
     for name, share in mixture.shares.items():
         fit = fits[name]
         at = interpolation(fit.score, score)
@@ -170,7 +170,7 @@ def _recipe(mixture: Mixture) -> str:
     return " + ".join(f"{share:.2f} {called[name]}" for name, share in mixture.shares.items())
 
 
-def _evidence(cells: Cells, values: dict[str, Floats], mixture: Mixture) -> str:
-    total = cells.sums.W.sum()
-    single = ", ".join(f"{name} {cells.fold_loss(fits).sum() / total:.5f}" for name, fits in values.items())
+def _evidence(view: GroupView, values: dict[str, Floats], mixture: Mixture) -> str:
+    total = view.sums.W.sum()
+    single = ", ".join(f"{name} {view.fold_losses(fits).sum(axis=1).sum() / total:.5f}" for name, fits in values.items())
     return f"squared error on users left out {mixture.loss.sum() / total:.5f}; alone: {single}"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from evenscore.errors import EvenscoreWarning, OptionError, is_finite, require_option, shortened
-from evenscore.estimation.kernels import FEW_CELLS, kernel_named, local_fits, smoother
+from evenscore.errors import EvenscoreWarning
+from evenscore.estimation.kernels import FEW_CELLS, local_fits
+from evenscore.estimation.smoothing import Smoothing
 from evenscore.tallies.lattice import MAX_CELLS, Lattice
-from evenscore.tallies.tally_state import CellSums, FoldSums, Tally
+from evenscore.tallies.tally_state import CellSums
+from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
-RULES = ("test", "band", "theorem", "risk")
 NARROWEST = 0.5  # of a cell: a rule goes no further, as a cell's neighbours would lose all weight
 CANDIDATES = 24
 
@@ -36,171 +36,112 @@ def harmonic_users(n_users: Sequence[int]) -> float:
     return len(n_users) / sum(1 / max(n, 1) for n in n_users)
 
 
-def rule_of_thumb(*, deviation: float, users: float, rule: str, kernel: str = "gaussian") -> float:
+def rule_of_thumb(smoothing: Smoothing, *, deviation: float, users: float) -> float:
     """1.06 * sd * M^-r, M users: r = 1/5 to test, 1/4 for bands that need less bias, 1 / (2d + 1) for the paper's Theorem 1.
 
     With a second-order kernel d = 1, so the theorem asks for M^-1/3; kernels of order 4 and 6 have d = 3 and 5.
     """
-    shape = kernel_named(kernel)
-    exponent = {"test": 1 / 5, "band": 1 / 4, "theorem": 1 / (2 * shape.moments + 1)}[rule]
+    shape = smoothing.shape
+    exponent = {"test": 1 / 5, "band": 1 / 4, "theorem": 1 / (2 * shape.moments + 1)}[str(smoothing.bandwidth)]
     return 1.06 * deviation * users**-exponent * shape.width
 
 
-def choose_bandwidth(
-    tally: Tally,
-    groups: Sequence[Any],
-    *,
-    bandwidth: float | str,
-    weighting: str = "user",
-    degree: int = 1,
-    kernel: str = "gaussian",
-) -> float:
-    """The bandwidth that these groups share, on the axis of the lattice."""
-    sides = [((group,), tally.sums(group, weighting), tally.n_users[group]) for group in groups]
-    return bandwidth_for(tally, sides, bandwidth=bandwidth, weighting=weighting, degree=degree, kernel=kernel)
-
-
-def require_bandwidth(bandwidth: object) -> None:
-    """A positive number, or a rule."""
-    if isinstance(bandwidth, str):
-        require_option("bandwidth", bandwidth, RULES)
-    elif not (is_finite(bandwidth) and bandwidth > 0):
-        raise OptionError(f"bandwidth={shortened(bandwidth)} must be a positive number or one of {', '.join(map(repr, RULES))}")
-
-
-def bandwidth_for(
-    tally: Tally,
-    sides: Sequence[tuple[tuple[Any, ...], CellSums, int]],
-    *,
-    bandwidth: float | str,
-    weighting: str,
-    degree: int,
-    kernel: str,
-) -> float:
-    """The bandwidth that several sides share; a side is its groups, its sums and its number of users."""
-    require_bandwidth(bandwidth)
-    if isinstance(bandwidth, str):
-        if bandwidth == "risk":
-            groups = [group for members, _, _ in sides for group in members]
-            logs = [np.log(risk_bandwidth(tally, group, weighting, degree, kernel)) for group in groups]
-            chosen = float(np.exp(np.mean(logs)))
-        else:
-            users = harmonic_users([n_users for _, _, n_users in sides])
-            chosen = rule_of_thumb(deviation=spread([sums for _, sums, _ in sides]), users=users, rule=bandwidth, kernel=kernel)
+def settle(smoothing: Smoothing, views: Sequence[GroupView]) -> Smoothing:
+    """The smoothing with the bandwidth that these views share, as a number on the axis of the lattice."""
+    tally = views[0].tally
+    if isinstance(smoothing.bandwidth, str):
+        chosen = _by_rule(smoothing, views)
         if chosen == 0:  # all scores in one place: any width will do
-            return FEW_CELLS * tally.lattice.cell_width or 1.0
-        chosen = max(chosen, NARROWEST * tally.lattice.cell_width * kernel_named(kernel).width)
-    else:
-        chosen = float(bandwidth)
-    narrow = narrow_words(tally.lattice, chosen, kernel)
+            return smoothing.at(FEW_CELLS * tally.lattice.cell_width or 1.0)
+        smoothing = smoothing.at(max(chosen, NARROWEST * tally.lattice.cell_width * smoothing.shape.width))
+    narrow = narrow_words(tally.lattice, smoothing)
     if narrow and not tally.released:  # whose cells nobody can make finer
         warnings.warn(narrow, EvenscoreWarning, stacklevel=3)
-    return chosen
+    return smoothing
 
 
-def narrow_words(lattice: Lattice, chosen: float, kernel: str) -> str:
+def _by_rule(smoothing: Smoothing, views: Sequence[GroupView]) -> float:
+    if smoothing.bandwidth == "risk":
+        tally, weighting = views[0].tally, views[0].weighting
+        groups = [GroupView.of(tally, tally.groups[index], weighting) for view in views for index in view.members]
+        return float(np.exp(np.mean([np.log(risk_bandwidth(group, smoothing)) for group in groups])))
+    deviation = spread([view.sums for view in views])
+    return rule_of_thumb(smoothing, deviation=deviation, users=harmonic_users([view.n_users for view in views]))
+
+
+def narrow_words(lattice: Lattice, smoothing: Smoothing) -> str:
     """What a bandwidth of fewer than three cells means, and what would help; empty when it is wide enough."""
-    width = lattice.cell_width
-    if not 0 < chosen < FEW_CELLS * width * kernel_named(kernel).width:
+    width, h = lattice.cell_width, smoothing.h
+    if not 0 < h < FEW_CELLS * width * smoothing.shape.width:
         return ""
     remedy = "for skewed scores tally with scale='logit' or scale='rank'"
     if lattice.n_cells < MAX_CELLS:
         remedy = f"more cells show more (there are {lattice.n_cells}, {MAX_CELLS} are possible)"
-    return f"the bandwidth {chosen:.3g} is only {chosen / width:.1f} cells wide, so nothing inside a cell can be seen; {remedy}"
+    return f"the bandwidth {h:.3g} is only {h / width:.1f} cells wide, so nothing inside a cell can be seen; {remedy}"
 
 
-def risk_bandwidth(tally: Tally, group: Any, weighting: str, degree: int, kernel: str) -> float:
+def risk_bandwidth(view: GroupView, smoothing: Smoothing) -> float:
     """The bandwidth with the smallest risk on users left out; from pair sums when a tally keeps no folds."""
-    sums = tally.sums(group, weighting)
-    candidates = risk_candidates(sums, tally.lattice.cell_width)
+    candidates = risk_candidates(view)
     if len(candidates) == 1:
         return float(candidates[0])
-    folds = tally.folds(group, weighting)
-    if folds.W.any():
-        risks = fold_risks(sums, folds, candidates, degree, kernel)
-    else:
-        risks = residual_risks(tally, group, candidates, weighting, degree, kernel)
+    risks = (fold_risks if view.folds.W.any() else residual_risks)(view, candidates, smoothing)
     return float(candidates[int(np.argmin(risks))])
 
 
-def risk_candidates(sums: CellSums, cell_width: float) -> Floats:
+def risk_candidates(view: GroupView) -> Floats:
     """Bandwidths to choose from."""
-    deviation = spread([sums])
+    deviation = spread([view.sums])
     if deviation == 0:
         return np.array([1.0])
-    return np.geomspace(max(FEW_CELLS * cell_width, 0.02 * deviation), 3 * deviation, CANDIDATES)
+    return np.geomspace(max(FEW_CELLS * view.lattice.cell_width, 0.02 * deviation), 3 * deviation, CANDIDATES)
 
 
-def fold_risks(sums: CellSums, folds: FoldSums, candidates: Floats, degree: int, kernel: str) -> Floats:
+def fold_risks(view: GroupView, candidates: Floats, smoothing: Smoothing) -> Floats:
     """10-fold risk by users: sum over folds of sum_c Y2 - 2 F Y + F^2 W, F fitted without the fold; (n_candidates,)."""
-    held = folds.W > 0
     risks = []
-    for bandwidth in candidates:
-        fit = fold_fits(sums, folds, float(bandwidth), degree, kernel)
-        loss = np.where(held, folds.Y2 - 2 * fit * folds.Y + fit**2 * folds.W, 0.0)
+    for h in candidates:
+        loss = view.fold_losses(fold_fits(view, smoothing.at(float(h))))
         risks.append(np.inf if np.isnan(loss).any() else loss.sum())
     return np.array(risks)
 
 
-def fold_fits(sums: CellSums, folds: FoldSums, bandwidth: float, degree: int, kernel: str) -> Floats:
+def fold_fits(view: GroupView, smoothing: Smoothing) -> Floats:
     """The curve at the cells fitted without each user fold, (10, n_cells); nan where nothing can be said.
 
     It is fitted at points a third of a bandwidth apart and interpolated, all folds at once.
     """
-    left = folds_left(sums, folds)
-    used = np.flatnonzero(sums.W > 0)
-    points = sums.position[used]
-    shape = kernel_named(kernel)
-    step = bandwidth / shape.width / 3
+    weight, outcome = view.fold_rests()
+    position = view.sums.position
+    used = np.flatnonzero(view.sums.W > 0)
+    points = position[used]
+    step = smoothing.h / smoothing.shape.width / 3
     n_points = int(min((points[-1] - points[0]) / step + 2, len(used)))
     if n_points < len(used):
         points = np.linspace(points[0], points[-1], n_points)
-    u = (sums.position[None, :] - points[:, None]) / bandwidth
-    fits = local_fits(shape.shape(u), u, left[0], left[1], degree)
+    u = (position[None, :] - points[:, None]) / smoothing.h
+    fits = local_fits(smoothing.shape.shape(u), u, weight, outcome, smoothing.degree)
     if n_points < len(used):
-        return np.array([np.interp(sums.position, points, fit) for fit in fits])
-    found = np.full(folds.W.shape, np.nan)
-    found[:, used] = fits
-    return found
+        return np.array([np.interp(position, points, fit) for fit in fits])
+    at_cells = np.full(weight.shape, np.nan)
+    at_cells[:, used] = fits
+    return at_cells
 
 
-def folds_left(sums: CellSums, folds: FoldSums) -> tuple[Floats, Floats]:
-    """Weight and outcome without each fold, (10, n_cells); what a difference of equal sums leaves is rounding."""
-    weight = sums.W - folds.W
-    gone = weight <= 1e-12 * sums.W
-    return np.where(gone, 0.0, weight), np.where(gone, 0.0, sums.Y - folds.Y)
-
-
-def residual_risks(
-    tally: Tally, group: Any, candidates: Floats, weighting: str = "user", degree: int = 1, kernel: str = "gaussian"
-) -> Floats:
+def residual_risks(view: GroupView, candidates: Floats, smoothing: Smoothing) -> Floats:
     """RSS_h + 2 trace(l_h R0), R0 the residual pair matrix of one pilot fit for all h; (n_candidates,).
 
     With R at the same h both terms vanish as h does, and the smallest h would always win.
     """
-    sums = tally.sums(group, weighting)
-    pairs = tally.pair_matrices(group, group, weighting)
-    assert pairs is not None
+    sums = view.sums
     cells = np.flatnonzero(sums.W > 0)
-
-    def fitted(bandwidth: float) -> tuple[Floats, Floats]:
-        at_cells = smoother(
-            points=sums.position,
-            positions=sums.position,
-            weight=sums.W,
-            bandwidth=bandwidth,
-            degree=degree,
-            kernel=kernel,
-            near=False,
-        ).matrix
-        return at_cells, at_cells @ sums.Y
-
-    users = float(tally.n_users[group])
-    _, pilot = fitted(rule_of_thumb(deviation=spread([sums]), users=users, rule="test", kernel=kernel))
-    residual = pairs.residual(np.nan_to_num(pilot), np.nan_to_num(pilot))
+    pilot_width = rule_of_thumb(smoothing.at("test"), deviation=spread([sums]), users=float(view.n_users))
+    pilot = np.nan_to_num(smoothing.at(pilot_width).matrix(sums.position, sums.position, sums.W) @ sums.Y)
+    residual = view.pairs.residual(pilot, pilot)
     risks = []
-    for bandwidth in candidates:
-        at_cells, fit = fitted(float(bandwidth))
+    for h in candidates:
+        at_cells = smoothing.at(float(h)).matrix(sums.position, sums.position, sums.W)
+        fit = at_cells @ sums.Y
         rss = (sums.Y2 - 2 * fit * sums.Y + fit**2 * sums.W)[cells].sum()
         trace = np.einsum("cd,dc->", at_cells[np.ix_(cells, cells)], residual[np.ix_(cells, cells)])
         risks.append(rss + 2 * trace if np.isfinite(rss) else np.inf)

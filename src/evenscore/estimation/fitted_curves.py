@@ -10,16 +10,16 @@ from numpy.typing import ArrayLike
 
 from evenscore.data.columns import number_array
 from evenscore.errors import OptionError, require_alpha, shortened
-from evenscore.estimation.bandwidth import choose_bandwidth
+from evenscore.estimation.bandwidth import settle
 from evenscore.estimation.inference import correlation, draw_normal, seeded, welch_t
-from evenscore.estimation.kernels import Smoother, indicator_smoother, smoother
+from evenscore.estimation.kernels import Smoother
+from evenscore.estimation.smoothing import FEW_VALUES, Smoothing
 from evenscore.tables import Table, json_ready
 from evenscore.tallies.lattice import Lattice
-from evenscore.tallies.pairs import PairMatrices
-from evenscore.tallies.tally_state import CellSums, Tally, require_tally
+from evenscore.tallies.tally_state import Tally, require_tally
+from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
-FEW_VALUES = 20  # up to this many distinct scores are not smoothed
 GRID_POINTS = 50
 MAX_POINTS = 200
 MOST_POINTS = 1000  # of a grid that is given; the work grows with its cube
@@ -155,48 +155,42 @@ def curves(
     tally = require_tally(tally, "curves")
     require_alpha(alpha)
     rng = seeded(seed)
-    found = [
-        _curve(tally, group, degree, kernel, bandwidth, grid, weighting, alpha, rng)
-        for group in tally.groups
-        if tally.n_rows[group] > 0
-    ]
-    return Curves(tuple(found), degree, kernel, weighting, alpha, tally.lattice, tally.binary, tally.frame_kind)
+    smoothing = Smoothing(degree, kernel, bandwidth)
+    positions = None if grid is None else grid_positions(tally.lattice, grid)
+    views = [view for view in GroupView.each(tally, weighting) if view.n_rows > 0]
+    return Curves(
+        tuple(_curve(view, smoothing, positions, alpha, rng) for view in views),
+        degree=degree,
+        kernel=kernel,
+        weighting=weighting,
+        alpha=alpha,
+        lattice=tally.lattice,
+        binary=tally.binary,
+        frame_kind=tally.frame_kind,
+    )
 
 
-def _curve(
-    tally: Tally,
-    group: Any,
-    degree: int,
-    kernel: str,
-    bandwidth: float | str,
-    grid: ArrayLike | None,
-    weighting: str,
-    alpha: float,
-    rng: np.random.Generator,
-) -> Curve:
-    sums = tally.sums(group, weighting)
-    h = choose_bandwidth(tally, [group], bandwidth=bandwidth, weighting=weighting, degree=degree, kernel=kernel)
-    points = own_grid(tally.lattice, sums) if grid is None else grid_positions(tally.lattice, grid)
-    smooth = smooth_at(tally.lattice, sums, points, h, degree, kernel)
-    pairs = tally.pair_matrices(group, group, weighting)
-    assert pairs is not None
-    estimate = smooth.curve(sums.Y, sums.tilt)
-    effective = effective_users(smooth.matrix, pairs)
-    covariance = own_covariance(smooth, sums.Y, pairs, effective)
-    points_only, simultaneous = margins(covariance, effective - 1, alpha, rng)
-    level = estimate + tally.centre
+def _curve(view: GroupView, smoothing: Smoothing, points: Floats | None, alpha: float, rng: np.random.Generator) -> Curve:
+    smoothing = settle(smoothing, [view])
+    if points is None:
+        points = own_grid(view)
+    smooth = smoothing.smoother(view, points)
+    effective = view.effective_users(smooth.matrix)
+    covariance = own_covariance(view, smooth, effective)
+    pointwise, simultaneous = margins(covariance, effective - 1, alpha, rng)
+    level = smooth.curve(view.sums.Y, view.sums.tilt) + view.tally.centre
     return Curve(
-        group,
-        h,
-        points,
-        tally.lattice.to_score(points),
-        level,
-        covariance,
-        effective,
-        level - points_only,
-        level + points_only,
-        level - simultaneous,
-        level + simultaneous,
+        group=view.label,
+        bandwidth=smoothing.h,
+        position=points,
+        score=view.lattice.to_score(points),
+        estimate=level,
+        covariance=covariance,
+        effective_users=effective,
+        ci_low=level - pointwise,
+        ci_high=level + pointwise,
+        band_low=level - simultaneous,
+        band_high=level + simultaneous,
     )
 
 
@@ -208,54 +202,12 @@ def grid_positions(lattice: Lattice, grid: ArrayLike) -> Floats:
     return lattice.to_axis(np.unique(scores))
 
 
-def own_grid(lattice: Lattice, sums: CellSums) -> Floats:
+def own_grid(view: GroupView) -> Floats:
     """Quantiles of a group's scores; every value when there are few."""
-    used = np.flatnonzero(sums.W > 0)
-    if lattice.discrete and len(used) <= FEW_VALUES:
-        return sums.position[used]
-    levels = np.linspace(0.01, 0.99, GRID_POINTS)
-    return np.unique(quantiles(lattice, sums.W, levels))
-
-
-def quantiles(lattice: Lattice, weight: Floats, levels: Floats) -> Floats:
-    """Quantiles of a distribution given by the weight of the cells, as positions; linear inside a cell."""
-    cumulative = np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum()
-    if lattice.discrete:
-        cells = np.searchsorted(cumulative[1:], levels - 1e-12).clip(max=len(weight) - 1)
-        return lattice.positions(np.zeros(len(weight)))[cells]
-    edges = lattice.axis_edges
-    used = np.concatenate([[True], np.diff(cumulative) > 0]) | np.concatenate([np.diff(cumulative) > 0, [True]])
-    return np.interp(levels, cumulative[used], edges[used])
-
-
-def smooth_at(lattice: Lattice, sums: CellSums, points: Floats, h: float, degree: int, kernel: str) -> Smoother:
-    """The smoother at the points; few distinct scores are not smoothed at all."""
-    if unsmoothed(lattice, sums):
-        cells = np.abs(sums.position[None, :] - points[:, None]).argmin(axis=1)
-        exact = np.isclose(sums.position[cells], points, rtol=1e-12, atol=1e-12)
-        found = indicator_smoother(cells, sums.W)
-        found.matrix[~exact] = np.nan
-        return found
-    return smoother(
-        points=points,
-        positions=sums.position,
-        weight=sums.W,
-        bandwidth=h,
-        degree=degree,
-        kernel=kernel,
-        cell_width=sums.width,
-    )
-
-
-def unsmoothed(lattice: Lattice, *sums: CellSums) -> bool:
-    """Whether the scores have so few values that each is its own point."""
-    weight = sum(group.W for group in sums)
-    return lattice.n_cells == 1 or (lattice.discrete and int((np.asarray(weight) > 0).sum()) <= FEW_VALUES)
-
-
-def effective_users(matrix: Floats, pairs: PairMatrices) -> Floats:
-    """How many users a point rests on: 1 / (l Pww l')[j, j], (n_points,)."""
-    return 1 / np.einsum("jc,jc->j", matrix @ pairs.ww, matrix)
+    used = view.sums.W > 0
+    if view.lattice.discrete and used.sum() <= FEW_VALUES:
+        return view.sums.position[used]
+    return np.unique(view.quantiles(np.linspace(0.01, 0.99, GRID_POINTS)))
 
 
 def small_sample(effective: Floats) -> Floats:
@@ -263,19 +215,10 @@ def small_sample(effective: Floats) -> Floats:
     return np.where(effective > 1 + 1e-9, effective / np.where(effective > 1 + 1e-9, effective - 1, 1), np.nan)
 
 
-def own_covariance(smooth: Smoother, outcome: Floats, pairs: PairMatrices, effective: Floats) -> Floats:
+def own_covariance(view: GroupView, smooth: Smoother, effective: Floats) -> Floats:
     """The user-robust covariance of a curve around its own local fits; for degree 0 the paper's delta method."""
     matrix = smooth.matrix * small_sample(effective)[:, None]
-    fitted = matrix * smooth.local_fit(outcome)
-    return residual_covariance(pairs, matrix, fitted, matrix, fitted)
-
-
-def residual_covariance(pairs: PairMatrices, l_a: Floats, a: Floats, l_b: Floats, b: Floats) -> Floats:
-    """The covariance of two curves from the residuals of users: sum_m (l_a y_m - a w_m)(l_b y_m - b w_m)', (n_points, n_points).
-
-    l are smoother matrices and a, b the same times the fit that residuals are taken from, each (n_points, n_cells).
-    """
-    return l_a @ pairs.yy @ l_b.T - a @ pairs.wy @ l_b.T - l_a @ pairs.yw @ b.T + a @ pairs.ww @ b.T
+    return view.covariance(matrix, matrix * smooth.local_fit(view.sums.Y))
 
 
 def standard_errors(covariance: Floats) -> Floats:

@@ -7,24 +7,19 @@ residuals. All are matrices on the outcome sums of the two sides, so one covaria
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 
 import numpy as np
 
 from evenscore.errors import OptionError
-from evenscore.estimation.comparison import Comparison, Side, full, no_overlap, overlap
-from evenscore.estimation.fitted_curves import (
-    MAX_POINTS,
-    effective_users,
-    quantiles,
-    residual_covariance,
-    small_sample,
-    standard_errors,
-)
+from evenscore.estimation.comparison import Comparison, no_overlap, overlap
+from evenscore.estimation.fitted_curves import MAX_POINTS, small_sample, standard_errors
 from evenscore.estimation.inference import welch_z
-from evenscore.estimation.kernels import FEW_CELLS, Smoother, kernel_named, smoother
+from evenscore.estimation.kernels import FEW_CELLS, Smoother
+from evenscore.estimation.smoothing import Smoothing
 from evenscore.tallies.tally_state import Tally
+from evenscore.tallies.view import GroupView, quantiles, residual_covariance
 from evenscore.types import Floats, Mask
 
 MIN_EFFECTIVE = 10  # a point with fewer effective users on a side is left out
@@ -67,16 +62,8 @@ class Process:
 
     def at(self, keep: Mask) -> Process:
         """Only these."""
-        return Process(
-            self.values[keep],
-            self.covariance[np.ix_(keep, keep)],
-            self.df[keep],
-            self.effective_a[keep],
-            self.effective_b[keep],
-            self.matrix_a[keep],
-            self.matrix_b[keep],
-            self.shift[keep],
-        )
+        kept = {field.name: getattr(self, field.name)[keep] for field in fields(self) if field.name != "covariance"}
+        return Process(**kept, covariance=self.covariance[np.ix_(keep, keep)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +81,12 @@ class Null:
     matrix: Callable[[], Floats]
 
     @classmethod
-    def of(cls, comparison: Comparison, bandwidth: float, degree: int, kernel: str) -> Null:
+    def of(cls, comparison: Comparison, smoothing: Smoothing) -> Null:
         """Fit it."""
-        fit = comparison.pooled_fit(bandwidth, degree, kernel)
-        matrix = cache(lambda: comparison.pooled_matrix(bandwidth, degree, kernel))
+        fit = comparison.pooled_fit(smoothing)
+        matrix = cache(lambda: comparison.pooled_matrix(smoothing))
         residuals = comparison.residual_pairs(fit)
-        if comparison.binary and comparison.unsmoothed:
+        if comparison.tally.binary and comparison.unsmoothed:
             residuals = _by_design_effect(comparison, fit, *residuals)
         return cls(fit, *residuals, matrix)
 
@@ -113,11 +100,11 @@ def _by_design_effect(
     Under the null the variance of independent rows is known, V0 f (1 - f); their residuals show V2 - 2 f V1 + f^2 V0. Taking the
     second to the first keeps what users add to it (Rao and Scott 1981).
     """
-    a, b = (_taken_to_rate(side, fit) for side in (comparison.a, comparison.b))
+    a, b = (_scale_to_rate(side, fit) for side in comparison.sides)
     return own_a * np.outer(a, a), own_b * np.outer(b, b), None if across is None else across * np.outer(a, b)
 
 
-def _taken_to_rate(side: Side, fit: Floats) -> Floats:
+def _scale_to_rate(side: GroupView, fit: Floats) -> Floats:
     """What takes residuals at each cell to the size that the rate gives, (n_cells,)."""
     sums = side.sums
     shown = sums.V2 - 2 * fit * sums.V1 + fit**2 * sums.V0
@@ -125,30 +112,22 @@ def _taken_to_rate(side: Side, fit: Floats) -> Floats:
     return np.sqrt(np.divide(known, shown, out=np.ones_like(fit), where=shown > ROUNDING * sums.V0))
 
 
-def estimate_gap(
-    comparison: Comparison,
-    *,
-    points: Floats,
-    bandwidth: float,
-    degree: int = 1,
-    kernel: str = "gaussian",
-    null: Null | None = None,
-) -> Process:
+def estimate_gap(comparison: Comparison, points: Floats, smoothing: Smoothing, null: Null | None = None) -> Process:
     """The curve of side a minus that of side b at the points.
 
     With a ``null`` residuals are taken from the pooled curve, which holds the size in small groups; without, from each side's own
     local fits, which intervals need.
     """
-    a, b = comparison.a, comparison.b
-    smooth_a, smooth_b = (comparison.smooth(side, points, bandwidth, degree, kernel) for side in (a, b))
-    effective_a, effective_b = effective_users(smooth_a.matrix, a.pairs), effective_users(smooth_b.matrix, b.pairs)
+    a, b = comparison.sides
+    smooth_a, smooth_b = smoothing.smoother(a, points), smoothing.smoother(b, points)
+    effective_a, effective_b = a.effective_users(smooth_a.matrix), b.effective_users(smooth_b.matrix)
     if null is not None:
         l_a, var_a, l_b, var_b = _moderated(null, smooth_a.matrix, effective_a, smooth_b.matrix, effective_b)
         shared = None if null.residual_ab is None else l_a @ null.residual_ab @ l_b.T
     else:
         l_a, l_b = smooth_a.matrix * small_sample(effective_a)[:, None], smooth_b.matrix * small_sample(effective_b)[:, None]
         fit_a, fit_b = l_a * smooth_a.local_fit(a.sums.Y), l_b * smooth_b.local_fit(b.sums.Y)
-        var_a, var_b = residual_covariance(a.pairs, l_a, fit_a, l_a, fit_a), residual_covariance(b.pairs, l_b, fit_b, l_b, fit_b)
+        var_a, var_b = a.covariance(l_a, fit_a), b.covariance(l_b, fit_b)
         var_a, var_b, shared = _widened(comparison, var_a, effective_a, var_b, effective_b, (l_a, fit_a, l_b, fit_b))
     return Process(
         values=_difference(comparison, smooth_a, smooth_b),
@@ -162,10 +141,9 @@ def estimate_gap(
     )
 
 
-def gap_values(comparison: Comparison, *, points: Floats, bandwidth: float, degree: int, kernel: str) -> Floats:
+def gap_values(comparison: Comparison, points: Floats, smoothing: Smoothing) -> Floats:
     """The values of ``estimate_gap`` alone."""
-    one, other = (comparison.smooth(side, points, bandwidth, degree, kernel) for side in (comparison.a, comparison.b))
-    return _difference(comparison, one, other)
+    return _difference(comparison, *(smoothing.smoother(side, points) for side in comparison.sides))
 
 
 def _difference(comparison: Comparison, smooth_a: Smoother, smooth_b: Smoother) -> Floats:
@@ -239,34 +217,28 @@ def welch_df(var_a: Floats, df_a: Floats, var_b: Floats, df_b: Floats) -> Floats
     return np.where(np.isfinite(df), df, np.minimum(df_a, df_b))
 
 
-def multiscale(comparison: Comparison, null: Null, *, points: Floats, bandwidth: float, degree: int, kernel: str) -> Process:
+def multiscale(comparison: Comparison, null: Null, points: Floats, smoothing: Smoothing) -> Process:
     """Smoothed residuals of the pooled fit at h, 2h and 4h, one scale after the other.
 
     Smoothing residuals instead of outcomes, wider scales bring no bias: the pooled fit has taken the curve away.
     """
-    weights_a: list[Floats] = []
-    weights_b: list[Floats] = []
-    tilt_a: list[Floats] = []
-    tilt_b: list[Floats] = []
-    for scale in SCALES:
-        for side, weights, tilts in ((comparison.a, weights_a, tilt_a), (comparison.b, weights_b, tilt_b)):
-            smooth = comparison.smooth(side, points, scale * bandwidth, degree, kernel)
-            weights.append(smooth.matrix)
-            tilts.append(np.zeros(len(points)) if smooth.tilt is None else smooth.tilt @ side.sums.tilt)
-    l_a, l_b = np.concatenate(weights_a), np.concatenate(weights_b)
-    inside = np.concatenate(tilt_a) - np.concatenate(tilt_b)
-    return _residual_process(comparison, null, l_a, l_b, inside, few=True)
+    weights: list[Floats] = []
+    tilts: list[Floats] = []
+    for side in comparison.sides:
+        smooths = [smoothing.at(scale * smoothing.h).smoother(side, points) for scale in SCALES]
+        flat = np.zeros(len(points))
+        weights.append(np.concatenate([smooth.matrix for smooth in smooths]))
+        tilts.append(np.concatenate([flat if smooth.tilt is None else smooth.tilt @ side.sums.tilt for smooth in smooths]))
+    return _residual_process(comparison, null, weights[0], weights[1], tilts[0] - tilts[1], few=True)
 
 
-def cumulative(comparison: Comparison, null: Null, *, bandwidth: float) -> Process:
+def cumulative(comparison: Comparison, null: Null, bandwidth: float) -> Process:
     """Sums up to a score of (G - p(S)) (Y - f(S)), p the share of side a among users at that score, f the pooled curve."""
     a, b = comparison.a.sums, comparison.b.sums
     weight = a.W + b.W
     share = np.divide(a.W, weight, out=np.zeros_like(weight), where=weight > 0)
     if not comparison.unsmoothed:
-        at_cells = smoother(
-            points=comparison.position, positions=comparison.position, weight=weight, bandwidth=bandwidth, degree=0, near=False
-        ).matrix
+        at_cells = Smoothing(0, bandwidth=bandwidth).matrix(comparison.position, comparison.position, weight)
         share = np.clip(at_cells @ a.W, 0, 1)
     total = np.cumsum(weight) / weight.sum()
     ends = np.unique(np.searchsorted(total, np.linspace(0.02, 1, 50) - 1e-9).clip(max=len(total) - 1))
@@ -283,8 +255,8 @@ def _residual_process(comparison: Comparison, null: Null, raw_a: Floats, raw_b: 
     pooled = (raw_a * a.sums.W - raw_b * b.sums.W) @ null.matrix()
     m_a, m_b = raw_a - pooled, raw_b + pooled
     n = len(m_a)
-    effective_a = effective_users(raw_a, a.pairs) if few else np.full(n, np.inf)
-    effective_b = effective_users(raw_b, b.pairs) if few else np.full(n, np.inf)
+    effective_a = a.effective_users(raw_a) if few else np.full(n, np.inf)
+    effective_b = b.effective_users(raw_b) if few else np.full(n, np.inf)
     if few:
         f_a, var_a, f_b, var_b = _moderated(null, m_a, effective_a, m_b, effective_b)
     else:
@@ -294,7 +266,16 @@ def _residual_process(comparison: Comparison, null: Null, raw_a: Floats, raw_b: 
         shared = f_a @ null.residual_ab @ f_b.T
         covariance = covariance - shared - shared.T
     df = welch_df(np.diag(var_a), effective_a - 1, np.diag(var_b), effective_b - 1) if few else np.full(n, np.inf)
-    return Process(m_a @ a.sums.Y - m_b @ b.sums.Y + inside, covariance, df, effective_a, effective_b, f_a, f_b, m_a @ a.sums.W)
+    return Process(
+        values=m_a @ a.sums.Y - m_b @ b.sums.Y + inside,
+        covariance=covariance,
+        df=df,
+        effective_a=effective_a,
+        effective_b=effective_b,
+        matrix_a=f_a,
+        matrix_b=f_b,
+        shift=m_a @ a.sums.W,
+    )
 
 
 # Where to look
@@ -313,7 +294,7 @@ def comparison_grid(comparison: Comparison, bandwidth: float) -> tuple[Floats, s
     low, high = overlap(comparison)
     if not low < high:
         return np.zeros(0), no_overlap(comparison)
-    mixture = full(comparison, comparison.a) / a.W.sum() + full(comparison, comparison.b) / b.W.sum()
+    mixture = comparison.a.on_lattice(a.W) / a.W.sum() + comparison.b.on_lattice(b.W) / b.W.sum()
     spaced = quantiles(comparison.lattice, mixture, np.linspace(0, 1, 20 * MIN_POINTS + 1))
     spaced = spaced[(spaced > low) & (spaced < high)]
     inner = np.interp(np.linspace(0, 1, MIN_POINTS), np.linspace(0, 1, len(spaced) + 2), [low, *spaced, high])
@@ -327,19 +308,19 @@ def _no_wider(points: Floats, bandwidth: float) -> Floats:
     return np.interp(np.arange(n_steps.sum() + 1), np.concatenate([[0], np.cumsum(n_steps)]), points)
 
 
-def fine_enough(comparison: Comparison, process: Process, *, points: Floats, bandwidth: float, kernel: str) -> Mask:
+def fine_enough(comparison: Comparison, process: Process, points: Floats, smoothing: Smoothing) -> Mask:
     """Where the bend of one common curve, within a bandwidth or a cell, cannot make much of a gap."""
     if comparison.unsmoothed:
         return np.ones(len(points), dtype=bool)
     width = comparison.a.sums.width[comparison.weight > 0]
-    coarse = bandwidth < FEW_CELLS * max(width) * kernel_named(kernel).width
+    coarse = smoothing.h < FEW_CELLS * max(width) * smoothing.shape.width
     if coarse and len(width) < FEWEST_CELLS:
         return np.zeros(len(points), dtype=bool)
     with np.errstate(invalid="ignore"):
-        return np.asarray(np.abs(hidden_gap(comparison, process, points=points, bandwidth=bandwidth)) <= MAX_HIDDEN * process.se)
+        return np.asarray(np.abs(hidden_gap(comparison, process, points, smoothing.h)) <= MAX_HIDDEN * process.se)
 
 
-def hidden_gap(comparison: Comparison, process: Process, *, points: Floats, bandwidth: float) -> Floats:
+def hidden_gap(comparison: Comparison, process: Process, points: Floats, bandwidth: float) -> Floats:
     """The gap (n_points,) that one bent curve would show because two sides lie differently along the score and in its cells.
 
     A side's curve at x is off by f''(x) / 2 times sum_c l[c] W[c] ((x_c - x)^2 + v_c) where x_c and v_c are the mean and the
@@ -361,7 +342,7 @@ def hidden_gap(comparison: Comparison, process: Process, *, points: Floats, band
 def _bend(comparison: Comparison, points: Floats, least_width: float) -> Floats:
     """f'' / 2 of both sides together, (n_points,), from a parabola near each point, over three cells or more."""
     used = comparison.weight > 0
-    weight, outcome = comparison.weight[used], (comparison.a.sums.Y + comparison.b.sums.Y)[used]
+    weight, outcome = comparison.weight[used], comparison.outcome[used]
     distance = comparison.position[used] - points[:, None]
     if len(weight) < 3:
         return np.zeros(len(points))

@@ -48,16 +48,11 @@ KERNELS = {
 }
 
 
-def kernel_named(name: str) -> Kernel:
-    """The kernel of that name."""
-    require_option("kernel", name, KERNELS)
-    return KERNELS[name]
-
-
 def kernel_for(name: str, degree: int) -> Kernel:
     """The kernel of that name, if it can fit polynomials of that degree."""
     require_option("degree", degree, DEGREES)
-    kernel = kernel_named(name)
+    require_option("kernel", name, KERNELS)
+    kernel = KERNELS[name]
     if kernel.moments > 1 and degree > 0:
         raise OptionError(f"kernel={shortened(name)} has no second moment, so it cannot fit slopes; use it with degree=0")
     return kernel
@@ -192,15 +187,6 @@ def local_fits(k: Floats, u: Floats, weight: Floats, outcome: Floats, degree: in
     bad = empty | ~(np.abs(determinant) > SINGULAR * size)
     level = sum(cofactor * target for cofactor, target in zip(cofactors, targets, strict=True))
     return np.asarray(np.where(bad, np.nan, level / total / np.where(bad, 1.0, determinant)).T)
-
-
-def fit_at_cells(
-    *, position: Floats, weight: Floats, outcome: Floats, bandwidth: float, degree: int = 1, kernel: str = "gaussian"
-) -> Floats:
-    """The curve at the cells themselves, (n_cells,); a cell that nothing can be fitted at has its mean, or 0 without any weight."""
-    u = (position[None, :] - position[:, None]) / bandwidth
-    fit = local_fits(kernel_for(kernel, degree).shape(u), u, weight[None, :], outcome[None, :], degree)[0]
-    return np.where(np.isfinite(fit), fit, outcome * inverse_weight(weight))
 
 
 def inverse_weight(weight: Floats) -> Floats:

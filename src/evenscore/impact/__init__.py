@@ -20,7 +20,7 @@ from evenscore.data.columns import number_array
 from evenscore.errors import DataError, OptionError, require_alpha, require_flag, require_option, shortened
 from evenscore.estimation.inference import draw_normal, seeded
 from evenscore.impact.impact_result import CLASSIFICATION, Impact
-from evenscore.miscalibration.scored_people import require_outcome_scale
+from evenscore.miscalibration.measure import require_outcome_scale
 from evenscore.tallies.tally_state import Tally, require_tally
 from evenscore.types import Floats, Ints
 

@@ -4,32 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from evenscore.errors import DataError, require_alpha, require_flag, require_gap
 from evenscore.estimation.pairwise import Formulation
-from evenscore.marginal.boundary import edge_bandwidth, few_scores, fit_edge, mean_edge, side_sums
+from evenscore.estimation.smoothing import Smoothing
+from evenscore.marginal.boundary import edge_smoothing, few_scores, fit_edge, mean_edge
 from evenscore.marginal.cut import ABOVE, Cut, cut_words, make_cuts, outcomes_rise
 from evenscore.marginal.marginal_result import MIN_EFFECTIVE, GroupMarginal, MarginalPair, MarginalTest
 from evenscore.marginal.other_side import check_other_side
-from evenscore.marginal.pairs import Shared, Standing, compare, student
+from evenscore.marginal.pairs import Pairing, Shared, Standing, compare, student
 from evenscore.tallies.tally_state import Tally, require_groups, require_tally
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How to test; the same for every pair."""
-
-    alpha: float
-    tolerance: float | None
-    weighting: str
-    degree: int
-    kernel: str
-    bandwidth: float | str
-    seed: int
+from evenscore.tallies.view import GroupView
 
 
 def marginal_test(
@@ -96,18 +85,18 @@ def marginal_test(
     require_gap("tolerance", tolerance)
     require_groups(tally)
     cuts = make_cuts(tally, threshold, positive)
-    chosen = _pairs(tally, reference)
-    options = Options(alpha, tolerance, weighting, degree, kernel, bandwidth, seed)
+    pairing = Pairing(_pairs(tally, reference), alpha, tolerance, seed)
+    smoothing = Smoothing(degree, kernel, bandwidth)
     rising = outcomes_rise(tally, weighting)
     higher = cuts[0].sign if rising else -cuts[0].sign
-    h = _bandwidth(tally, cuts, options)
-    standings = _standings(tally, cuts, h, options)
-    pairs, adjustment = _compare(tally, standings, chosen, higher, options)
-    smoothing: dict[str, Any] = {"degree": degree, "kernel": kernel, "weighting": weighting}
+    views = GroupView.each(tally, weighting)
+    settled = _settle(smoothing, views, cuts)
+    standings = [_standing(view, cut, settled) for view, cut in zip(views, cuts, strict=True)]
+    pairs, adjustment = _compare(views, standings, higher, pairing)
     result = MarginalTest(
         marginals=tuple(_marginal(standing, tally, alpha) for standing in standings),
         pairs=pairs,
-        other_side=check_other_side(tally, cuts, higher, bandwidth=h, alpha=alpha, seed=seed, **smoothing),
+        other_side=check_other_side(views, cuts, higher, settled, alpha=alpha, seed=seed),
         thresholds=tuple(cut.threshold for cut in cuts),
         at_scores=tuple(cut.score for cut in cuts),
         where=cut_words(cuts, tally.groups),
@@ -115,12 +104,21 @@ def marginal_test(
         rising=rising,
         alpha=alpha,
         tolerance=tolerance,
-        bandwidth=np.nan if h is None else h,
+        weighting=weighting,
+        degree=degree,
+        kernel=kernel,
+        bandwidth=np.nan if settled is None else settled.h,
         adjustment=adjustment,
         frame_kind=tally.frame_kind,
-        **smoothing,
     )
-    return replace(result, other=_other(tally, cuts, result, chosen, higher, options)) if both else result
+    if not both or tally.n_rows == tally.n_users:
+        return result
+    other = "row" if weighting == "user" else "user"
+    views = GroupView.each(tally, other)
+    settled = _settle(smoothing, views, cuts)
+    standings = [_standing(view, cut, settled) for view, cut in zip(views, cuts, strict=True)]
+    again = replace(result, pairs=_compare(views, standings, higher, pairing)[0], weighting=other)
+    return replace(result, other=Formulation(other, again.p_value, again.max_gap, again.verdict))
 
 
 def _pairs(tally: Tally, reference: Any) -> list[tuple[int, int]]:
@@ -128,55 +126,37 @@ def _pairs(tally: Tally, reference: Any) -> list[tuple[int, int]]:
     if reference is None:
         return list(itertools.combinations(range(len(tally.groups)), 2))
     fixed = tally.index(reference)
-    return [(place, fixed) for place in range(len(tally.groups)) if place != fixed]
+    return [(index, fixed) for index in range(len(tally.groups)) if index != fixed]
 
 
-def _bandwidth(tally: Tally, cuts: Sequence[Cut], options: Options) -> float | None:
-    """One for all groups, or None when there are so few scores that the marginal one stands for itself."""
-    sides = zip(tally.groups, cuts, strict=True)
-    if not any(side_sums(tally, group, options.weighting, cut.inside).W.any() for group, cut in sides):
+def _settle(smoothing: Smoothing, views: Sequence[GroupView], cuts: Sequence[Cut]) -> Smoothing | None:
+    """One bandwidth for all groups, or None when there are so few scores that the marginal one stands for itself."""
+    if not any(view.sums.W[cut.inside].any() for view, cut in zip(views, cuts, strict=True)):
         other = "below" if cuts[0].positive == ABOVE else "above"
         raise DataError(
             f"no group has a row with a known outcome {cuts[0].words}, the positive side; if decisions are positive on the "
             f"other side, use positive={other!r}"
         )
-    if few_scores(tally, options.weighting):
-        return None
-    return edge_bandwidth(
-        tally,
-        cuts,
-        bandwidth=options.bandwidth,
-        weighting=options.weighting,
-        degree=options.degree,
-        kernel=options.kernel,
-    )
+    return None if few_scores(views) else edge_smoothing(smoothing, views, cuts)
 
 
-def _standings(tally: Tally, cuts: Sequence[Cut], bandwidth: float | None, options: Options) -> list[Standing]:
-    return [_standing(tally, group, cut, bandwidth, options) for group, cut in zip(tally.groups, cuts, strict=True)]
-
-
-def _standing(tally: Tally, group: Any, cut: Cut, bandwidth: float | None, options: Options) -> Standing:
-    sums = side_sums(tally, group, options.weighting, cut.inside)
-    if not sums.W.any():
-        return Standing(group, None, None, 0.0, f"no row with a known outcome {cut.words}, the positive side")
-    cells = np.flatnonzero(sums.W > 0)
-    pairs = tally.pair_matrices(group, group, options.weighting, cells)
-    assert pairs is not None
-    edge = fit_edge(cut, sums, pairs, cells, bandwidth=bandwidth, degree=options.degree, kernel=options.kernel)
-    average = mean_edge(sums, pairs, cells)
-    scatter = float(sums.Y2.sum() / sums.W.sum())
+def _standing(view: GroupView, cut: Cut, smoothing: Smoothing | None) -> Standing:
+    side = view.only(cut.inside)
+    if not side.sums.W.any():
+        return Standing(view.label, None, None, 0.0, f"no row with a known outcome {cut.words}, the positive side")
+    edge, average = fit_edge(cut, side, smoothing), mean_edge(side)
+    scatter = float(side.sums.Y2.sum() / side.sums.W.sum())
     if edge is None:
-        return Standing(group, None, average, scatter, "nobody near the threshold on the positive side")
+        return Standing(view.label, None, average, scatter, "nobody near the threshold on the positive side")
     reason = ""
     if not edge.effective_users >= MIN_EFFECTIVE:
         few = f"only {edge.effective_users:.1f} effective users at the threshold"
         reason = f"{few}; at least {MIN_EFFECTIVE} are needed to judge it"
-    return Standing(group, edge, average, scatter, reason)
+    return Standing(view.label, edge, average, scatter, reason)
 
 
 def _marginal(standing: Standing, tally: Tally, alpha: float) -> GroupMarginal:
-    found: dict[str, float] = {}
+    levels: dict[str, float] = {}
     for edge, prefix, name in ((standing.edge, "", "estimate"), (standing.average, "average_", "average")):
         if edge is None:
             continue
@@ -185,30 +165,18 @@ def _marginal(standing: Standing, tally: Tally, alpha: float) -> GroupMarginal:
         low, high = level - margin, level + margin
         if tally.binary:
             low, high = max(low, 0.0), min(high, 1.0)
-        found |= {name: level, f"{prefix}se": se, f"{prefix}ci_low": low, f"{prefix}ci_high": high}
+        levels |= {name: level, f"{prefix}se": se, f"{prefix}ci_low": low, f"{prefix}ci_high": high}
     users = 0.0 if standing.edge is None else standing.edge.effective_users
-    return GroupMarginal(standing.group, effective_users=users, reason=standing.reason, **found)
+    return GroupMarginal(standing.group, effective_users=users, reason=standing.reason, **levels)
 
 
 def _compare(
-    tally: Tally, standings: Sequence[Standing], chosen: list[tuple[int, int]], higher: int, options: Options
+    views: Sequence[GroupView], standings: Sequence[Standing], higher: int, pairing: Pairing
 ) -> tuple[tuple[MarginalPair, ...], str]:
     """The pairs, knowing who is in two groups."""
     shared: Shared = {}
-    for i, j in chosen if tally.cross else ():
-        found = tally.pair_matrices(tally.groups[i], tally.groups[j], options.weighting)
-        if found is not None:
-            shared[i, j] = found
-    return compare(standings, shared, chosen, higher, alpha=options.alpha, tolerance=options.tolerance, seed=options.seed)
-
-
-def _other(
-    tally: Tally, cuts: Sequence[Cut], result: MarginalTest, chosen: list[tuple[int, int]], higher: int, options: Options
-) -> Formulation | None:
-    """The same test with the other weighting, in brief; None when every user has one row."""
-    if tally.n_rows == tally.n_users:
-        return None
-    again = replace(options, weighting="row" if options.weighting == "user" else "user")
-    standings = _standings(tally, cuts, _bandwidth(tally, cuts, again), again)
-    found = replace(result, pairs=_compare(tally, standings, chosen, higher, again)[0], weighting=again.weighting)
-    return Formulation(again.weighting, found.p_value, found.max_gap, found.verdict)
+    for i, j in pairing.chosen:
+        pairs = views[i].shared_pairs(views[j])
+        if pairs is not None:
+            shared[i, j] = pairs
+    return compare(standings, shared, higher, pairing)

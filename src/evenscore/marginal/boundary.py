@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from evenscore.estimation.bandwidth import bandwidth_for
-from evenscore.estimation.fitted_curves import small_sample, unsmoothed
-from evenscore.estimation.kernels import Smoother, indicator_smoother, kernel_named, smoother
+from evenscore.estimation.bandwidth import settle
+from evenscore.estimation.fitted_curves import small_sample
+from evenscore.estimation.kernels import Smoother, indicator_smoother
+from evenscore.estimation.smoothing import Smoothing, unsmoothed
 from evenscore.marginal.cut import Cut
 from evenscore.tallies.pairs import PairMatrices
-from evenscore.tallies.tally_state import CellSums, Tally
-from evenscore.types import Floats, Ints
+from evenscore.tallies.view import GroupView
+from evenscore.types import Floats
 
 ONE_SIDED = 2.0  # a one-sided fit sees half of the people, and further out: rules of thumb are doubled
 
@@ -73,35 +73,22 @@ def user_gram(pairs: PairMatrices, l_a: Floats, basis_a: Floats, l_b: Floats, ba
     return np.vstack([top, np.column_stack([basis_a @ (pairs.wy @ l_b), basis_a @ pairs.ww @ basis_b.T])])
 
 
-def side_sums(tally: Tally, group: Any, weighting: str, cells: Ints) -> CellSums:
-    """The sums with nobody in the other cells."""
-    sums = tally.sums(group, weighting)
-    mine = np.zeros(len(sums.W), dtype=bool)
-    mine[cells] = True
-    counted = (name for name in CellSums.__slots__ if name not in ("position", "width"))
-    return replace(sums, **{name: np.where(mine, getattr(sums, name), 0.0) for name in counted})
+def edge_smoothing(smoothing: Smoothing, views: Sequence[GroupView], cuts: Sequence[Cut]) -> Smoothing:
+    """With the bandwidth that all groups share at their cuts: a rule of thumb for the people on the positive side, doubled."""
+    positive = []
+    for view, cut in zip(views, cuts, strict=True):
+        side = view.only(cut.inside)
+        if side.sums.W.any():
+            share = side.sums.W.sum() / view.sums.W.sum()
+            positive.append(replace(side, n_users=max(1, round(share * view.n_users))))
+    settled = settle(smoothing, positive)
+    return settled.at(ONE_SIDED * settled.h) if isinstance(smoothing.bandwidth, str) else settled
 
 
-def edge_bandwidth(tally: Tally, cuts: Sequence[Cut], *, bandwidth: float | str, weighting: str, degree: int, kernel: str) -> float:
-    """The bandwidth that all groups share at their cuts: a rule of thumb for the people on the positive side, doubled."""
-    sides = []
-    for group, cut in zip(tally.groups, cuts, strict=True):
-        sums = side_sums(tally, group, weighting, cut.inside)
-        if sums.W.any():
-            share = sums.W.sum() / tally.sums(group, weighting).W.sum()
-            sides.append(((group,), sums, max(1, round(share * tally.n_users[group]))))
-    chosen = bandwidth_for(tally, sides, bandwidth=bandwidth, weighting=weighting, degree=degree, kernel=kernel)
-    return ONE_SIDED * chosen if isinstance(bandwidth, str) else chosen
-
-
-def fit_edge(
-    cut: Cut, sums: CellSums, pairs: PairMatrices, cells: Ints, *, bandwidth: float | None, degree: int, kernel: str
-) -> Edge | None:
-    """The outcome at the cut: a local polynomial, or without bandwidth the marginal value alone.
-
-    pairs: the pair matrices of ``cells``, which are those with weight.
-    """
-    smooth = _smoother_at(cut, sums, bandwidth, degree, kernel)
+def fit_edge(cut: Cut, side: GroupView, smoothing: Smoothing | None) -> Edge | None:
+    """The outcome at the cut of the people on one side: a local polynomial, or without smoothing the marginal value alone."""
+    sums = side.sums
+    smooth = _smoother_at(cut, side, smoothing)
     weights, u = smooth.matrix[0] * (sums.W > 0), smooth.u[0]
     if not np.isfinite(weights).all():
         return None
@@ -109,44 +96,39 @@ def fit_edge(
     coefficients = np.concatenate([[weights @ sums.Y], smooth.slopes[0] @ sums.Y])
     pull = np.ones(1)
     if len(powers) > 1:
+        assert smoothing is not None
         design = u[None, :] ** powers[:, None]
-        moments = (design * kernel_named(kernel).shape(u) * sums.W) @ design.T
+        moments = (design * smoothing.shape.shape(u) * sums.W) @ design.T
         column = np.linalg.solve(moments, np.eye(len(powers))[0])
         pull = column / column[0]
-    basis = weights * u[None, :] ** powers[:, None]
-    near, spanned = weights[cells], basis[:, cells]
-    gram = user_gram(pairs, near, spanned, near, spanned)
-    return Edge(float(smooth.curve(sums.Y, sums.tilt)[0]), weights, basis, coefficients, pull, gram)
+    level = float(smooth.curve(sums.Y, sums.tilt)[0])
+    return _edge(side, level, weights, weights * u[None, :] ** powers[:, None], coefficients, pull)
 
 
-def _smoother_at(cut: Cut, sums: CellSums, bandwidth: float | None, degree: int, kernel: str) -> Smoother:
-    if bandwidth is None:
-        distance = np.abs(sums.position - cut.position)
-        found = indicator_smoother(np.array([distance.argmin()]), sums.W)
-        found.matrix[:, distance.min() > 1e-12] = np.nan
-        return found
-    return smoother(
-        points=np.array([cut.position]),
-        positions=sums.position,
-        weight=sums.W,
-        bandwidth=bandwidth,
-        degree=degree,
-        kernel=kernel,
-        cell_width=sums.width,
-    )
+def _edge(side: GroupView, level: float, weights: Floats, basis: Floats, coefficients: Floats, pull: Floats) -> Edge:
+    """With the sums over users that its variance needs, from the cells that have people."""
+    near, spanned = weights[side.used], basis[:, side.used]
+    gram = user_gram(side.at(side.used).pairs, near, spanned, near, spanned)
+    return Edge(level=level, weights=weights, basis=basis, coefficients=coefficients, pull=pull, gram=gram)
 
 
-def mean_edge(sums: CellSums, pairs: PairMatrices, cells: Ints) -> Edge | None:
-    """The plain average of all; pairs: of ``cells``, those with weight."""
-    if not sums.W.any():
-        return None
+def _smoother_at(cut: Cut, side: GroupView, smoothing: Smoothing | None) -> Smoother:
+    if smoothing is None:
+        distance = np.abs(side.sums.position - cut.position)
+        value = indicator_smoother(np.array([distance.argmin()]), side.sums.W)
+        value.matrix[:, distance.min() > 1e-12] = np.nan
+        return value
+    return smoothing.local_polynomial(side, np.array([cut.position]))
+
+
+def mean_edge(side: GroupView) -> Edge:
+    """The plain average of all on one side."""
+    sums = side.sums
     weights = (sums.W > 0) / sums.W.sum()
     level = float(weights @ sums.Y)
-    used = weights[cells]
-    gram = user_gram(pairs, used, used[None, :], used, used[None, :])
-    return Edge(level, weights, weights[None, :], np.array([level]), np.ones(1), gram)
+    return _edge(side, level, weights, weights[None, :], np.array([level]), np.ones(1))
 
 
-def few_scores(tally: Tally, weighting: str) -> bool:
+def few_scores(views: Sequence[GroupView]) -> bool:
     """Whether scores have so few values that the marginal one is looked at by itself."""
-    return unsmoothed(tally.lattice, *(tally.sums(group, weighting) for group in tally.groups))
+    return unsmoothed(views[0].lattice, *(view.sums for view in views))

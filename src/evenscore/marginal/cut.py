@@ -13,6 +13,7 @@ from evenscore.errors import DataError, OptionError, is_finite, listing, require
 from evenscore.tables import label_text
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
+from evenscore.tallies.view import GroupView
 from evenscore.types import Ints
 
 ABOVE, BELOW = "above", "below"
@@ -136,19 +137,17 @@ def outcomes_rise(tally: Tally, weighting: str) -> bool:
     The slope's sign is that of sum_g sum_c (x_c - mean_g) Y_c, with a user-robust standard error around each group's mean.
     """
     slope, levers = 0.0, []
-    for group in tally.groups:
-        sums = tally.sums(group, weighting)
-        used = np.flatnonzero(sums.W > 0)
-        if len(used) > 1:
-            weight, position = sums.W[used], sums.position[used]
+    for group in GroupView.each(tally, weighting):
+        view = group.at(group.used)
+        if len(view.cells) > 1:
+            weight, position = view.sums.W, view.sums.position
             lever = position - weight @ position / weight.sum()
-            slope += float(lever @ sums.Y[used])
-            levers.append((group, used, lever, np.full(len(used), sums.Y[used].sum() / weight.sum())))
+            slope += float(lever @ view.sums.Y)
+            levers.append((view, lever))
     if slope >= 0:
         return True
     variance = 0.0
-    for group, used, lever, mean in levers:
-        pairs = tally.pair_matrices(group, group, weighting, used)
-        assert pairs is not None
-        variance += float(lever @ pairs.residual(mean, mean) @ lever)
+    for view, lever in levers:
+        mean = np.full(len(lever), view.mean)
+        variance += float(lever @ view.pairs.residual(mean, mean) @ lever)
     return not slope < FALLING * math.sqrt(max(variance, 0.0))

@@ -7,82 +7,58 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from evenscore.estimation.fitted_curves import effective_users, quantiles, residual_covariance, small_sample, smooth_at
+from evenscore.estimation.fitted_curves import small_sample
 from evenscore.estimation.gaps import MIN_EFFECTIVE as MIN_POINT
 from evenscore.estimation.inference import PValue, draw_normal, empirical_p, seeded
 from evenscore.estimation.multiplicity import holm
-from evenscore.marginal.boundary import ONE_SIDED, side_sums
+from evenscore.estimation.smoothing import Smoothing
+from evenscore.marginal.boundary import ONE_SIDED
 from evenscore.marginal.cut import Cut
 from evenscore.marginal.marginal_result import OtherSide
-from evenscore.tallies.tally_state import Tally
+from evenscore.tallies.view import GroupView
 
 LEVELS = np.linspace(0.05, 0.95, 20)
 DRAWS = 2000
 
 
 def check_other_side(
-    tally: Tally,
-    cuts: Sequence[Cut],
-    direction: int,
-    *,
-    bandwidth: float | None,
-    weighting: str,
-    degree: int,
-    kernel: str,
-    alpha: float,
-    seed: int,
+    views: Sequence[GroupView], cuts: Sequence[Cut], direction: int, smoothing: Smoothing | None, *, alpha: float, seed: int
 ) -> tuple[OtherSide, ...]:
     """Every group; direction: 1 when outcomes should be lower there than at the threshold, -1 when higher."""
-    found = [
-        _check(tally, group, cuts[place], direction, bandwidth, weighting, degree, kernel, seeded(seed, place, 7))
-        for place, group in enumerate(tally.groups)
-    ]
-    adjusted = holm([side.p_value for side in found])
-    return tuple(_in_words(side, float(p), direction, alpha) for side, p in zip(found, adjusted, strict=True))
+    sides = [_check(view, cuts[index], direction, smoothing, seeded(seed, index, 7)) for index, view in enumerate(views)]
+    adjusted = holm([side.p_value for side in sides])
+    return tuple(_in_words(side, float(p), direction, alpha) for side, p in zip(sides, adjusted, strict=True))
 
 
-def _check(
-    tally: Tally,
-    group: Any,
-    cut: Cut,
-    direction: int,
-    bandwidth: float | None,
-    weighting: str,
-    degree: int,
-    kernel: str,
-    rng: np.random.Generator,
-) -> OtherSide:
+def _check(view: GroupView, cut: Cut, direction: int, smoothing: Smoothing | None, rng: np.random.Generator) -> OtherSide:
     """The largest excess over the marginal outcome in standard errors, and how often noise alone gives as much."""
-    outside, inside = (side_sums(tally, group, weighting, cells) for cells in (cut.outside, cut.inside))
+    group, beyond, positive = view.label, view.only(cut.outside), view.only(cut.inside)
+    outside, inside = beyond.sums, positive.sums
     if not outside.W.any():
         return OtherSide(group, reason="no outcomes are known on the other side of the threshold")
     if not inside.W.any():
         return OtherSide(group, reason="no outcomes are known on the positive side")
-    points = outside.position[outside.W > 0] if bandwidth is None else np.unique(quantiles(cut.lattice, outside.W, LEVELS))
-    h = 1.0 if bandwidth is None else bandwidth
-    there = smooth_at(cut.lattice, outside, points, h / ONE_SIDED, degree, kernel)  # most points see both of their sides
-    here = smooth_at(cut.lattice, inside, np.array([cut.position]), h, degree, kernel)
+    points = outside.position[outside.W > 0] if smoothing is None else np.unique(beyond.quantiles(LEVELS))
+    wide = smoothing or Smoothing(bandwidth=1.0)
+    there = wide.at(wide.h / ONE_SIDED).smoother(beyond, points)  # most points see both of their sides
+    here = wide.smoother(positive, np.array([cut.position]))
     # A smoother has weights for empty cells too, which the other side's people must not get.
     matrix = np.concatenate([there.matrix * (outside.W > 0), here.matrix * (inside.W > 0)])
     fit = np.concatenate([there.local_fit(outside.Y), here.local_fit(inside.Y)])
-    used = np.flatnonzero((outside.W > 0) | (inside.W > 0))
-    matrix, fit = matrix[:, used], fit[:, used]
-    pairs = tally.pair_matrices(group, group, weighting, used)
-    assert pairs is not None
+    both = view.at(view.used)
+    matrix, fit = matrix[:, both.cells], fit[:, both.cells]
     with np.errstate(divide="ignore", invalid="ignore"):
-        effective = effective_users(matrix, pairs)
+        effective = both.effective_users(matrix)
         enough = (effective >= MIN_POINT) & np.isfinite(effective)  # without anybody near it would be infinite
     keep = enough[:-1]
     if not (keep.any() and enough[-1]):
         return OtherSide(group, reason=f"fewer than {MIN_POINT} effective users on the other side of the threshold, or at it")
-    both = np.append(keep, True)
-    scaled = (matrix * small_sample(effective)[:, None])[both]
-    fitted = scaled * fit[both]
-    covariance = residual_covariance(pairs, scaled, fitted, scaled, fitted)
+    kept = np.append(keep, True)
+    scaled = (matrix * small_sample(effective)[:, None])[kept]
+    covariance = both.covariance(scaled, scaled * fit[kept])
     contrast = direction * np.column_stack([np.eye(int(keep.sum())), -np.ones(int(keep.sum()))])
     level = np.concatenate([there.curve(outside.Y, outside.tilt)[keep], here.curve(inside.Y, inside.tilt)])
     excess, spread = contrast @ level, contrast @ covariance @ contrast.T
@@ -94,9 +70,9 @@ def _check(
     z = excess[known] / se
     maxima = (draw_normal(spread[np.ix_(known, known)], rng, DRAWS) / se).max(axis=1)
     worst = int(np.argmax(z))
-    found = empirical_p(maxima, float(z[worst]), lambda x: _tail(x, len(z))) if z[worst] > 0 else PValue(1.0, "draws")
-    place = points[keep][known][worst]
-    return OtherSide(group, float(excess[known][worst]), float(cut.lattice.to_score(np.array([place]))[0]), found.value)
+    p = empirical_p(maxima, float(z[worst]), lambda x: _tail(x, len(z))) if z[worst] > 0 else PValue(1.0, "draws")
+    at_score = float(cut.lattice.to_score(points[keep][known][[worst]])[0])
+    return OtherSide(group, float(excess[known][worst]), at_score, p.value)
 
 
 def _tail(z: float, n: int) -> float:

@@ -40,6 +40,16 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
+class Pairing:
+    """Which groups are compared, by position, and how."""
+
+    chosen: list[tuple[int, int]]
+    alpha: float
+    tolerance: float | None
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Gaps:
     """Differences of two groups' levels, (n_pairs,) each; nan where a group has none.
 
@@ -71,7 +81,7 @@ def differences(edges: Sequence[Edge | None], shared: Shared, left: Ints, right:
     quadratic = np.array([[np.nan] * 3 if edge is None else edge.moved_variance() for edge in edges])
     n_a, n_b = users[left], users[right]
     common = (n_a * base[left] + n_b * base[right]) / (n_a + n_b)
-    found: list[Floats] = []
+    estimates: list[Floats] = []
     for imposed in (False, True):
         variances = []
         for side in (left, right):
@@ -79,13 +89,13 @@ def differences(edges: Sequence[Edge | None], shared: Shared, left: Ints, right:
             moved = common - base[side] if imposed else np.zeros(len(side))
             variances.append(np.maximum(own + linear * moved + square * moved**2, 0))
         cross = np.zeros(len(left))
-        for place, (i, j) in enumerate(zip(left.tolist(), right.tolist(), strict=True)) if shared else ():
+        for number, (i, j) in enumerate(zip(left.tolist(), right.tolist(), strict=True)) if shared else ():
             a, b, pairs = edges[i], edges[j], shared.get((i, j))
             if a is not None and b is not None and pairs is not None:
-                cross[place] = shared_covariance(pairs, a, b, float(common[place]) if imposed else None)
+                cross[number] = shared_covariance(pairs, a, b, float(common[number]) if imposed else None)
         df = welch_df(variances[0], n_a - 1, variances[1], n_b - 1)
-        found += [np.maximum(variances[0] + variances[1] - 2 * cross, 0), df]
-    return Gaps(level[left] - level[right], *found)
+        estimates += [np.maximum(variances[0] + variances[1] - 2 * cross, 0), df]
+    return Gaps(level[left] - level[right], *estimates)
 
 
 def _level(edge: Edge) -> float:
@@ -108,19 +118,11 @@ def student(alpha: float, df: Floats) -> Floats:
     return np.where(known, welch_t(np.full(len(df), special.ndtri(1 - alpha / 2)), np.where(known, df, 1.0)), np.nan)
 
 
-def compare(
-    standings: Sequence[Standing],
-    shared: Shared,
-    chosen: list[tuple[int, int]],
-    higher: int,
-    *,
-    alpha: float,
-    tolerance: float | None,
-    seed: int,
-) -> tuple[tuple[MarginalPair, ...], str]:
+def compare(standings: Sequence[Standing], shared: Shared, higher: int, pairing: Pairing) -> tuple[tuple[MarginalPair, ...], str]:
     """Every chosen pair, adjusted for their number, with verdicts; higher: 1 when a higher outcome is the higher standard."""
     from scipy import special
 
+    chosen, alpha, tolerance = pairing.chosen, pairing.alpha, pairing.tolerance
     left, right = np.array(chosen).T
     edges = [standing.judged for standing in standings]
     gaps = differences(edges, shared, left, right)
@@ -138,7 +140,7 @@ def compare(
         with np.errstate(divide="ignore", invalid="ignore"):
             excess = welch_z((np.abs(gaps.size) - tolerance) / se, gaps.df)
         p_values = np.where(np.isnan(p_equal), np.nan, np.where(excess > 0, 2 * special.ndtr(-excess), 1.0))
-    adjusted, how = _adjusted(edges, shared, left, right, p_values, seed)
+    adjusted, how = _adjust(edges, shared, left, right, p_values, pairing.seed)
     null_se = np.sqrt(np.where(varies, gaps.null_variance, np.nan))
     detectable = (student(alpha / len(chosen), gaps.null_df) + special.ndtri(POWER)) * null_se + (tolerance or 0.0)
     numbers = {
@@ -155,12 +157,12 @@ def compare(
     }
     columns = {name: values.tolist() for name, values in numbers.items()}
     return tuple(
-        _pair(standings[i], standings[j], {name: values[place] for name, values in columns.items()}, higher, alpha, tolerance)
-        for place, (i, j) in enumerate(chosen)
+        _pair(standings[i], standings[j], {name: values[number] for name, values in columns.items()}, higher, alpha, tolerance)
+        for number, (i, j) in enumerate(chosen)
     ), how
 
 
-def _adjusted(
+def _adjust(
     edges: Sequence[Edge | None], shared: Shared, left: Ints, right: Ints, p_values: Floats, seed: int
 ) -> tuple[Floats, str]:
     """Single-step adjusted p-values from joint draws of all groups' levels, as pairs share groups; nan stays."""
@@ -188,24 +190,22 @@ def _adjusted(
     return adjusted, how if complete else how + ", far tails by Holm's method"
 
 
-def _pair(
-    one: Standing, two: Standing, numbers: dict[str, Any], higher: int, alpha: float, tolerance: float | None
-) -> MarginalPair:
+def _pair(a: Standing, b: Standing, numbers: dict[str, Any], higher: int, alpha: float, tolerance: float | None) -> MarginalPair:
     """One pair with its verdict and why."""
-    if one.judged is None or two.judged is None:
-        reasons = [f"{label_text(side.group)}: {side.reason}" for side in (one, two) if side.reason]
-        return MarginalPair(one.group, two.group, reason="; ".join(reasons), **numbers)
+    if a.judged is None or b.judged is None:
+        reasons = [f"{label_text(side.group)}: {side.reason}" for side in (a, b) if side.reason]
+        return MarginalPair(a.group, b.group, reason="; ".join(reasons), **numbers)
     first = numbers["gap"] * higher > 0
-    group = one.group if first else two.group
+    group = a.group if first else b.group
     if np.isnan(numbers["p_value"]):
         reason = "the outcomes at the threshold do not vary, so there is nothing to compare"
-        return MarginalPair(one.group, two.group, higher=group, reason=reason, **numbers)
+        return MarginalPair(a.group, b.group, higher=group, reason=reason, **numbers)
     verdict = INCONCLUSIVE
     if numbers["p_adjusted"] <= alpha:
         verdict = DISPARITY
     elif tolerance is not None and -tolerance < numbers["ci_low"] and numbers["ci_high"] < tolerance:
         verdict = PARITY
-    words = (one, two) if first else (two, one)
+    words = (a, b) if first else (b, a)
     labels = (label_text(words[0].group), label_text(words[1].group))
     reason = why(verdict, numbers, tolerance, labels)
-    return MarginalPair(one.group, two.group, higher=group, verdict=verdict, reason=reason, **numbers)
+    return MarginalPair(a.group, b.group, higher=group, verdict=verdict, reason=reason, **numbers)

@@ -6,23 +6,24 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from evenscore.errors import DataError, OptionError, is_finite, require_alpha, require_flag, require_option, shortened
-from evenscore.estimation.fitted_curves import residual_covariance
+from evenscore.estimation.bandwidth import settle
 from evenscore.estimation.inference import seeded
+from evenscore.estimation.smoothing import Smoothing
 from evenscore.miscalibration.binned import Bins, binned_error, debiased_error, label_binned_error
 from evenscore.miscalibration.cumulative import cumulative_error
 from evenscore.miscalibration.error_result import CalibrationError, ErrorDifference, ErrorEstimate
 from evenscore.miscalibration.intervals import Size, size_of
 from evenscore.miscalibration.kernel_error import kernel_error, quantile_error
-from evenscore.miscalibration.measure import Measure
+from evenscore.miscalibration.measure import Measure, require_outcome_scale
 from evenscore.miscalibration.monotone_sweep import sweep_error
-from evenscore.miscalibration.scored_people import People, everybody, people_of, require_outcome_scale
 from evenscore.miscalibration.smooth_error import smooth_error
+from evenscore.tallies.pairs import PairMatrices
 from evenscore.tallies.tally_state import Tally, require_tally
+from evenscore.tallies.view import GroupView, residual_covariance
 from evenscore.types import Floats
 
 __all__ = ["METHODS", "CalibrationError", "ErrorDifference", "ErrorEstimate", "calibration_error"]
@@ -121,35 +122,49 @@ def calibration_error(
     power = _power(method, definition, norm)
     takes_off = definition.debias if debias is None else debias
 
-    def measured(people: People) -> Measure:
-        if method in ("kernel", "ce_np"):
-            h = people.bandwidth(tally, bandwidth, weighting, kernel, degree)
-            make = kernel_error if method == "kernel" else quantile_error
-            return make(people, bandwidth=h, kernel=kernel, degree=degree, power=power)
-        if method == "smooth":
-            return smooth_error(people)
-        if method == "cumulative":
-            return cumulative_error(people, statistic=statistic)
-        if method == "msce":
-            n_rows = sum(tally.n_rows[group] for group in people.groups)
-            return sweep_error(people, spacing=spacing, power=power, n_rows=n_rows)
-        return _BINNED[method](people, bins=bins, spacing=spacing, power=power)
+    smoothing = Smoothing(degree, kernel, bandwidth)
 
+    def measure_error(view: GroupView, used: GroupView) -> Measure:
+        if method in ("kernel", "ce_np"):
+            make = kernel_error if method == "kernel" else quantile_error
+            return make(used, settle(smoothing, [view]), power)
+        if method == "smooth":
+            return smooth_error(used)
+        if method == "cumulative":
+            return cumulative_error(used, statistic=statistic)
+        if method == "msce":
+            return sweep_error(used, spacing=spacing, power=power)
+        return _BINNED[method](used, bins=bins, spacing=spacing, power=power)
+
+    views = _views(tally, weighting)
     sizes: list[Size] = []
     estimates: list[ErrorEstimate] = []
-    for place, people in enumerate(_all_people(tally, weighting)):
-        rng = seeded(seed, place)
-        measure = measured(people)
-        size = size_of(measure, people, alpha=alpha, interval=interval, debias=takes_off, rng=rng)
+    for number, view in enumerate(views):
+        used = view.at(view.used)
+        measure = measure_error(view, used)
+        size = size_of(measure, used, alpha=alpha, interval=interval, debias=takes_off, rng=seeded(seed, number))
         sizes.append(size)
-        estimates.append(_estimate(people, measure, size, definition, takes_off))
+        estimates.append(_estimate(used, measure, size, definition, takes_off))
     if len(tally.groups) == 1:
         sizes, estimates = sizes * 2, [*estimates, replace(estimates[0], group=None)]
-    pairs = _differences(tally, weighting, estimates[:-1], sizes[:-1])
+    pairs = list(itertools.combinations(range(len(estimates) - 1), 2))[:MAX_PAIRS]
+    differences = [
+        _difference(estimates[i], estimates[j], sizes[i], sizes[j], _correlation(views[i], views[j], sizes[i], sizes[j]))
+        for i, j in pairs
+    ]
     what = definition.words
     if len(definition.norms) > 1:
         what += ", mean absolute" if power == 1 else ", root mean square"
-    return CalibrationError(method, tuple(estimates), pairs, power, weighting, alpha, what, tally.frame_kind)
+    return CalibrationError(
+        method=method,
+        estimates=tuple(estimates),
+        pairs=tuple(differences),
+        norm=power,
+        weighting=weighting,
+        alpha=alpha,
+        what=what,
+        frame_kind=tally.frame_kind,
+    )
 
 
 _BINNED: dict[str, Callable[..., Measure]] = {
@@ -168,36 +183,35 @@ def _power(method: str, definition: Method, norm: int | None) -> int:
     return int(norm)
 
 
-def _all_people(tally: Tally, weighting: str) -> list[People]:
+def _views(tally: Tally, weighting: str) -> list[GroupView]:
     """Each group that has labelled rows, then everybody unless that is the same."""
-    groups = [group for group in tally.groups if tally.n_rows[group] > 0]
-    if not groups:
+    views = [view for view in GroupView.each(tally, weighting) if view.n_rows > 0]
+    if not views:
         raise DataError("the tally has no labelled rows: there is no outcome to compare scores with")
-    found = [people_of(tally, group, weighting) for group in groups]
-    return [*found, everybody(tally, weighting)] if len(tally.groups) > 1 else found
+    return [*views, GroupView.whole(tally, weighting)] if len(tally.groups) > 1 else views
 
 
-def _estimate(people: People, measure: Measure, size: Size, definition: Method, debias: bool) -> ErrorEstimate:
+def _estimate(view: GroupView, measure: Measure, size: Size, definition: Method, debias: bool) -> ErrorEstimate:
     value = size.debiased if debias else size.plug_in
     return ErrorEstimate(
-        group=people.label,
+        group=view.label,
         estimate=value,
         ci_low=size.low,
         ci_high=size.high,
         plug_in=size.plug_in,
         debiased=size.debiased,
-        n_users=people.n_users,
-        flag=_flag(people, size, value, definition),
+        n_users=view.n_users,
+        flag=_flag(view, size, value, definition),
         detail=measure.detail,
         notes=measure.notes,
     )
 
 
-def _flag(people: People, size: Size, value: float, definition: Method) -> str:
+def _flag(view: GroupView, size: Size, value: float, definition: Method) -> str:
     """Why the limits need care, or nothing."""
     reasons = []
-    if people.n_users < FEW_USERS:
-        reasons.append(f"only {people.n_users} users: the limits are rough")
+    if view.n_users < FEW_USERS:
+        reasons.append(f"only {view.n_users} users: the limits are rough")
     if math.isnan(size.low):
         return "; ".join(reasons)
     if size.low <= 0:
@@ -214,14 +228,6 @@ def _flag(people: People, size: Size, value: float, definition: Method) -> str:
 # Between groups
 
 
-def _differences(tally: Tally, weighting: str, estimates: list[ErrorEstimate], sizes: list[Size]) -> tuple[ErrorDifference, ...]:
-    places = list(itertools.combinations(range(len(estimates)), 2))[:MAX_PAIRS]
-    return tuple(
-        _difference(estimates[i], estimates[j], sizes[i], sizes[j], _correlation(tally, weighting, estimates, sizes, i, j))
-        for i, j in places
-    )
-
-
 def _difference(a: ErrorEstimate, b: ErrorEstimate, of_a: Size, of_b: Size, correlation: float) -> ErrorDifference:
     """Limits of a difference from the limits of both (MOVER; Zou and Donner 2008), which may be uneven around their estimates."""
 
@@ -235,28 +241,24 @@ def _difference(a: ErrorEstimate, b: ErrorEstimate, of_a: Size, of_b: Size, corr
     return ErrorDifference(a.group, b.group, a.estimate - b.estimate, centre, low, high)
 
 
-def _correlation(tally: Tally, weighting: str, estimates: list[ErrorEstimate], sizes: list[Size], i: int, j: int) -> float:
+def _correlation(a: GroupView, b: GroupView, of_a: Size, of_b: Size) -> float:
     """How far users that are in both groups tie the two errors together."""
-    shared = tally.pair_matrices(estimates[i].group, estimates[j].group, weighting) if tally.cross else None
-    if shared is None or sizes[i].reach is None or sizes[j].reach is None:
+    shared = a.shared_pairs(b)
+    if shared is None or of_a.reach is None or of_b.reach is None:
         return 0.0
-    moves = [_on_lattice(tally, weighting, estimates[place].group, sizes[place]) for place in (i, j)]
-    both = _product(shared, moves[0], moves[1])
-    alone = []
-    for place, move in zip((i, j), moves, strict=True):
-        own = tally.pair_matrices(estimates[place].group, estimates[place].group, weighting)
-        alone.append(_product(own, move, move))
+    move_a, move_b = _on_lattice(a, of_a), _on_lattice(b, of_b)
+    both = _product(shared, move_a, move_b)
+    alone = _product(a.pairs, move_a, move_a), _product(b.pairs, move_b, move_b)
     return float(np.clip(both / math.sqrt(alone[0] * alone[1]), -1, 1)) if min(alone) > 0 else 0.0
 
 
-def _product(pairs: Any, a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> float:
+def _product(pairs: PairMatrices, a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> float:
     """The sum over users of what they add to one norm times what they add to the other."""
-    (reach_a, centre_a), (reach_b, centre_b) = ([part[None, :] for part in move] for move in (a, b))
-    return float(residual_covariance(pairs, reach_a, centre_a, reach_b, centre_b)[0, 0])
+    (reach_a, centre_a), (reach_b, centre_b) = a, b
+    return float(residual_covariance(pairs, reach_a[None, :], centre_a[None, :], reach_b[None, :], centre_b[None, :])[0, 0])
 
 
-def _on_lattice(tally: Tally, weighting: str, group: Any, size: Size) -> tuple[Floats, Floats]:
-    cells = np.flatnonzero(tally.sums(group, weighting).W > 0)
-    reach, centre = np.zeros(tally.lattice.n_cells), np.zeros(tally.lattice.n_cells)
-    reach[cells], centre[cells] = size.reach, size.centre
-    return reach, centre
+def _on_lattice(view: GroupView, size: Size) -> tuple[Floats, Floats]:
+    used = view.at(view.used)
+    assert size.reach is not None and size.centre is not None
+    return used.on_lattice(size.reach), used.on_lattice(size.centre)

@@ -6,17 +6,17 @@ import numpy as np
 
 from evenscore.errors import require_option
 from evenscore.miscalibration.measure import Measure
-from evenscore.miscalibration.scored_people import People
+from evenscore.tallies.view import GroupView
 
 STATISTICS = ("largest", "range")
 
 
-def cumulative_error(people: People, *, statistic: str) -> Measure:
+def cumulative_error(view: GroupView, *, statistic: str) -> Measure:
     """The largest absolute value ("largest", ECCE-MAD) or the range ("range", ECCE-R) of C(s) = E (Y - S) 1(S <= s)."""
     require_option("statistic", statistic, STATISTICS)
-    n_cells = len(people.weight)
-    matrix = np.tri(n_cells) / people.total
-    values = matrix @ people.residual
+    n_cells = len(view.sums.W)
+    matrix = np.tri(n_cells) / view.total
+    values = matrix @ view.residual
     # Not a mean given the score: where people have their scores is part of the noise.
-    fitted = matrix * (people.score - people.centre) + values[:, None] / people.total
+    fitted = matrix * (view.score - view.tally.centre) + values[:, None] / view.total
     return Measure(matrix, np.full(n_cells, 1 / n_cells), statistic, fitted, detail={"statistic": statistic})

@@ -14,7 +14,7 @@ import numpy as np
 
 from evenscore.estimation.inference import draw_normal
 from evenscore.miscalibration.measure import Measure, norm_of, slope_of, small_sample_factor
-from evenscore.miscalibration.scored_people import People
+from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
 Statistics = Callable[[float], Floats]
@@ -38,34 +38,34 @@ class Size:
     centre: Floats | None = None
 
 
-def size_of(measure: Measure, people: People, *, alpha: float, interval: bool, debias: bool, rng: np.random.Generator) -> Size:
+def size_of(measure: Measure, view: GroupView, *, alpha: float, interval: bool, debias: bool, rng: np.random.Generator) -> Size:
     """The size of a calibration error with its limits; what is not asked for is nan."""
-    plug_in = measure.estimate(people)
+    plug_in = measure.estimate(view)
     squared = measure.norm == "l2"
-    debiased = _debiased_square(measure, people, plug_in) if squared else np.nan
+    debiased = _debiased_square(measure, view, plug_in) if squared else np.nan
     if not interval and (squared or not debias):
         return Size(plug_in, debiased)
-    statistics = _statistics(measure, people, rng)
+    statistics = _statistics(measure, view, rng)
     if not squared:
         debiased = _median_unbiased(statistics, plug_in)
     if not interval:
         return Size(plug_in, debiased)
     low, high = limits(statistics, plug_in, alpha)
-    slope = slope_of(measure.norm, measure.weight, measure.values(people))
+    slope = slope_of(measure.norm, measure.weight, measure.values(view))
     return Size(plug_in, debiased, low, high, slope @ measure.matrix, slope @ measure.fitted)
 
 
-def _debiased_square(measure: Measure, people: People, plug_in: float) -> float:
+def _debiased_square(measure: Measure, view: GroupView, plug_in: float) -> float:
     """The root of the mean square less what noise adds to it; 0 when noise explains all of it."""
-    return float(np.sqrt(max(plug_in**2 - measure.mean_variance(people), 0.0)))
+    return float(np.sqrt(max(plug_in**2 - measure.mean_variance(view), 0.0)))
 
 
-def _statistics(measure: Measure, people: People, rng: np.random.Generator) -> Statistics:
+def _statistics(measure: Measure, view: GroupView, rng: np.random.Generator) -> Statistics:
     """Draws of the norm for a given true size, (DRAWS,)."""
-    values = measure.values(people)
-    size = measure.estimate(people)
+    values = measure.values(view)
+    size = measure.estimate(view)
     shape = values / size if size > 0 else np.zeros_like(values)
-    noise, sway = _noise(measure, people, shape, rng)
+    noise, sway = _noise(measure, view, shape, rng)
     norm = norm_of(measure.norm, measure.weight)
     if measure.norm != "l2":
         shape, noise = shape.astype(np.float32), noise.astype(np.float32)  # every step goes through all points: half the time
@@ -75,15 +75,15 @@ def _statistics(measure: Measure, people: People, rng: np.random.Generator) -> S
     return lambda theta: np.sqrt(np.maximum(own + 2 * theta * mixed + theta**2 * (1 + sway), 0))
 
 
-def _noise(measure: Measure, people: People, shape: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def _noise(measure: Measure, view: GroupView, shape: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Draws of the values' noise (DRAWS, n_points), and of how the weights of the points sway the norm (DRAWS,)."""
-    covariance = measure.covariance(people)
+    covariance = measure.covariance(view)
     if measure.share is None:
         return draw_normal(covariance, rng, DRAWS), np.zeros(DRAWS)
     power = 2 if measure.norm == "l2" else 1
-    pull = (np.abs(shape) ** power @ measure.share - 1) / people.total
-    pairs = people.pairs
-    mixed = small_sample_factor(measure.matrix, people) * ((measure.matrix @ pairs.yw - measure.fitted @ pairs.ww) @ pull)
+    pull = (np.abs(shape) ** power @ measure.share - 1) / view.total
+    pairs = view.pairs
+    mixed = small_sample_factor(measure.matrix, view) * ((measure.matrix @ pairs.yw - measure.fitted @ pairs.ww) @ pull)
     joint = np.block([[covariance, mixed[:, None]], [mixed[None, :], np.array([[pull @ pairs.ww @ pull]])]])
     drawn = draw_normal(joint, rng, DRAWS)
     return drawn[:, :-1], drawn[:, -1]

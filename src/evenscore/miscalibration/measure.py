@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.errors import OptionError, shortened
-from evenscore.estimation.fitted_curves import effective_users, residual_covariance
-from evenscore.miscalibration.scored_people import People
+from evenscore.errors import DataError, OptionError, shortened
+from evenscore.tallies.tally_state import Tally
+from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
 FEWEST = 2.0  # effective users that the small-sample factor counts with at least
@@ -37,44 +37,44 @@ class Measure:
     detail: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def values(self, people: People) -> Floats:
+    def values(self, view: GroupView) -> Floats:
         """The values at the points, (n_points,)."""
-        return self.matrix @ people.residual + self.offset
+        return self.matrix @ view.residual + self.offset
 
-    def estimate(self, people: People) -> float:
+    def estimate(self, view: GroupView) -> float:
         """The plug-in estimate."""
-        return float(norm_of(self.norm, self.weight)(self.values(people)))
+        return float(norm_of(self.norm, self.weight)(self.values(view)))
 
-    def covariance(self, people: People) -> Floats:
+    def covariance(self, view: GroupView) -> Floats:
         """The user-robust covariance of the values, (n_points, n_points)."""
-        factor = small_sample_factor(self.matrix, people)[:, None]
+        factor = small_sample_factor(self.matrix, view)[:, None]
         matrix, fitted = self.matrix * factor, self.fitted * factor
         if self.fit is not None:
-            return matrix @ people.pairs.residual(self.fit, self.fit) @ matrix.T
-        return residual_covariance(people.pairs, matrix, fitted, matrix, fitted)
+            return matrix @ view.pairs.residual(self.fit, self.fit) @ matrix.T
+        return view.covariance(matrix, fitted)
 
-    def mean_variance(self, people: People) -> float:
+    def mean_variance(self, view: GroupView) -> float:
         """The weighted mean of the values' variances: what noise adds to a mean square."""
         if self.variance is not None:
             return float(self.weight @ self.variance)
-        scale = self.weight * small_sample_factor(self.matrix, people) ** 2
+        scale = self.weight * small_sample_factor(self.matrix, view) ** 2
         if self.fit is None:
-            return float(scale @ variances(people, self.matrix, self.fitted))
-        return float(np.vdot((self.matrix.T * scale) @ self.matrix, people.pairs.residual(self.fit, self.fit)))
+            return float(scale @ variances(view, self.matrix, self.fitted))
+        return float(np.vdot((self.matrix.T * scale) @ self.matrix, view.pairs.residual(self.fit, self.fit)))
 
 
-def variances(people: People, matrix: Floats, fitted: Floats) -> Floats:
+def variances(view: GroupView, matrix: Floats, fitted: Floats) -> Floats:
     """The user-robust variances of values, (n_points,), without a factor for few users."""
-    pairs = people.pairs
+    pairs = view.pairs
     square = np.einsum("jc,jc->j", matrix @ pairs.yy - 2 * (fitted @ pairs.wy), matrix)
     return np.maximum(square + np.einsum("jc,jc->j", fitted @ pairs.ww, fitted), 0)
 
 
-def small_sample_factor(matrix: Floats, people: People) -> Floats:
+def small_sample_factor(matrix: Floats, view: GroupView) -> Floats:
     """n / (n - 1) with the effective users of each point; (n_points,)."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        total = matrix @ people.weight
-        effective = effective_users(matrix, people.pairs) * total**2
+        total = matrix @ view.sums.W
+        effective = view.effective_users(matrix) * total**2
     effective = np.maximum(np.nan_to_num(effective, nan=FEWEST), FEWEST)
     return effective / (effective - 1)
 
@@ -99,8 +99,8 @@ def slope_of(norm: str, weight: Floats, values: Floats) -> Floats:
         return weight * np.sign(values)
     slope = np.zeros_like(values)
     if norm == "largest":
-        place = int(np.abs(values).argmax())
-        slope[place] = np.sign(values[place])
+        largest = int(np.abs(values).argmax())
+        slope[largest] = np.sign(values[largest])
         return slope
     slope[int(values.argmax())] += float(values.max() > 0)
     slope[int(values.argmin())] -= float(values.min() < 0)
@@ -112,3 +112,13 @@ def norm_name(power: int) -> str:
     if power not in (1, 2) or isinstance(power, bool):
         raise OptionError(f"norm={shortened(power)} must be 1 (mean absolute error) or 2 (root of the mean square)")
     return f"l{power}"
+
+
+def require_outcome_scale(tally: Tally) -> None:
+    """Scores that can be compared with 0/1 outcomes lie between 0 and 1."""
+    lattice = tally.lattice
+    if tally.binary and not (lattice.low >= 0 and lattice.high <= 1):
+        raise DataError(
+            f"the scores run from {lattice.low:g} to {lattice.high:g} while outcomes are 0 or 1: a calibration error compares "
+            "a score with the expected outcome. Bring scores to the scale of the outcome first, for example with es.calibrate"
+        )

@@ -6,7 +6,7 @@ import numpy as np
 
 from evenscore.errors import DataError
 from evenscore.miscalibration.measure import Measure
-from evenscore.miscalibration.scored_people import People
+from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
 POINTS = 512
@@ -14,20 +14,20 @@ WAVES = 512
 NARROWEST = 0.002  # about a cell
 
 
-def smooth_error(people: People) -> Measure:
+def smooth_error(view: GroupView) -> Measure:
     """smECE: the width sigma at which the integral over t of |E (Y - S) K_sigma(t, S)| is sigma itself.
 
     K is the Gaussian kernel reflected at 0 and 1. The integral falls as sigma rises, so there is one such width.
     """
-    if people.score.min() < 0 or people.score.max() > 1:
+    if view.score.min() < 0 or view.score.max() > 1:
         raise DataError("method='smooth' needs scores between 0 and 1")
-    waves = _waves(people.score)
-    amplitude = waves.T @ people.residual / people.total
+    waves = _waves(view.score)
+    amplitude = waves.T @ view.residual / view.total
     width = _fixed_point(amplitude)
-    matrix = (_waves(MIDDLES) * _damping(width)) @ waves.T / people.total
-    values = matrix @ people.residual
+    matrix = (_waves(MIDDLES) * _damping(width)) @ waves.T / view.total
+    values = matrix @ view.residual
     # Not a mean given the score: where people have their scores is part of the noise.
-    fitted = matrix * (people.score - people.centre) + values[:, None] / people.total
+    fitted = matrix * (view.score - view.tally.centre) + values[:, None] / view.total
     return Measure(matrix, np.full(POINTS, 1 / POINTS), "l1", fitted, detail={"width": width})
 
 

@@ -17,7 +17,7 @@ from evenscore.multiobjective.axes import Axis, make_axes
 from evenscore.multiobjective.product_kernel import rule_of_thumb
 from evenscore.multiobjective.rows import ObjectivesSpec
 from evenscore.multiobjective.versions import Objectives, read_objectives, row_weights
-from evenscore.parity.methods import PARTS, Evidence, Part, draw_statistics, p_value
+from evenscore.parity.methods import COMPONENTS, Component, Evidence, draw_statistics, p_value
 from evenscore.tables import json_ready, label_text, number_text, values_of
 from evenscore.tallies.axis import backward
 from evenscore.types import Array, Floats, Ints, Say
@@ -277,6 +277,6 @@ def _evidence(z: Floats, corr: Floats) -> Evidence:
         "sup": (lambda d: np.abs(d).max(axis=-1), lambda q: sup_tail(q, corr)),
         "l2": (lambda d: (d * d).sum(axis=-1), lambda q: quadratic_tail(q, values)),
     }
-    parts = tuple(Part(name, every, *tails[name], share=share) for name, share in PARTS["combined"].items())
+    components = tuple(Component(name, every, *tails[name], share=share) for name, share in COMPONENTS["combined"].items())
     none = np.zeros((len(z), 0))
-    return Evidence(parts, z, corr, np.ones(len(z)), none, none)
+    return Evidence(components, z, corr, np.ones(len(z)), none, none)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from evenscore.errors import OptionError, require_alpha, require_flag, require_gap, require_option
 from evenscore.estimation.bandwidth import narrow_words
-from evenscore.estimation.comparison import Comparison, Sides, Whole, compare_groups, compare_rest
+from evenscore.estimation.comparison import Comparison, Sides, compare_groups
 from evenscore.estimation.fitted_curves import grid_positions, margins
 from evenscore.estimation.gaps import (
     Null,
@@ -37,22 +37,24 @@ from evenscore.estimation.inference import (
 )
 from evenscore.estimation.multiplicity import holm
 from evenscore.estimation.pairwise import Formulation
+from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity.joint import JointDraws
 from evenscore.parity.methods import (
     AUTO,
     CORRECTIONS,
     METHODS,
+    Component,
     Evidence,
-    corrected,
+    components_of,
+    correct_points,
     detectable_gap,
     draw_statistics,
     family,
     gather,
     p_value,
-    parts_of,
 )
 from evenscore.parity.parity_result import PairTest, ParityTest
-from evenscore.parity.reasons import few_users, judged, means_only, too_coarse_words, why_not
+from evenscore.parity.reasons import few_users, judge, means_only, too_coarse_words, why_not
 from evenscore.parity.regions import find_regions
 from evenscore.tallies.tally_state import Tally, require_groups, require_tally
 from evenscore.types import Floats, Progress
@@ -66,27 +68,19 @@ FEWER_DRAWS = 2000
 class Options:
     """How to test; the same for every pair."""
 
-    method: str
-    alpha: float
-    tolerance: float | None
-    weighting: str
-    degree: int
-    kernel: str
-    bandwidth: float | str
-    grid: Floats | None
-    seed: int
-    n_pairs: int
+    smoothing: Smoothing
+    method: str = AUTO
+    alpha: float = 0.05
+    tolerance: float | None = None
+    grid: Floats | None = None
+    seed: int = 0
+    n_pairs: int = 1
     brief: bool = False
 
     @property
     def draws(self) -> int:
         """Fewer when there are many pairs: their joint adjustment needs fewer of each."""
         return DRAWS if self.n_pairs <= MANY_PAIRS else FEWER_DRAWS
-
-    @property
-    def smoothing(self) -> dict[str, Any]:
-        """What smoothers take."""
-        return {"degree": self.degree, "kernel": self.kernel}
 
 
 def parity_test(
@@ -162,18 +156,35 @@ def parity_test(
     if positions is not None:
         require_inside(tally, positions)
     chosen = _pairs(tally, compare, reference)
-    name = AUTO if method == "auto" else method
-    options = Options(name, alpha, tolerance, weighting, degree, kernel, bandwidth, positions, seed, len(chosen))
-    pairs, adjustment = _test_all(tally, chosen, options, progress)
+    options = Options(
+        method=AUTO if method == "auto" else method,
+        alpha=alpha,
+        tolerance=tolerance,
+        smoothing=Smoothing(degree, kernel, bandwidth),
+        grid=positions,
+        seed=seed,
+        n_pairs=len(chosen),
+    )
+    pairs, adjustment = _test_all(Sides(tally, weighting), chosen, options, progress)
     result = ParityTest(
-        tuple(pairs), name, alpha, tolerance, weighting, degree, kernel, adjustment, tally.independent, None, tally.frame_kind
+        pairs=tuple(pairs),
+        method=options.method,
+        alpha=alpha,
+        tolerance=tolerance,
+        weighting=weighting,
+        degree=degree,
+        kernel=kernel,
+        adjustment=adjustment,
+        independent=tally.independent,
+        frame_kind=tally.frame_kind,
     )
     require_flag("both", both)
     if not both or tally.n_rows == tally.n_users:
         return result
-    other = replace(options, weighting="row" if weighting == "user" else "user", brief=True)
-    again = replace(result, pairs=tuple(_test_all(tally, chosen, other, None)[0]), weighting=other.weighting)
-    return replace(result, other=Formulation(other.weighting, again.p_value, again.max_gap, again.verdict))
+    other = "row" if weighting == "user" else "user"
+    pairs, _ = _test_all(Sides(tally, other), chosen, replace(options, brief=True), None)
+    again = replace(result, pairs=tuple(pairs), weighting=other)
+    return replace(result, other=Formulation(other, again.p_value, again.max_gap, again.verdict))
 
 
 def parity_family(
@@ -193,92 +204,82 @@ def parity_family(
     For studies that compare methods. To judge a pair, choose a method beforehand: the smallest of several p-values is not one.
     """
     comparison = compare_groups(tally, group_a, group_b, weighting)
-    options = Options(AUTO, 0.05, None, weighting, degree, kernel, bandwidth, None, seed, 1)
-    looked = _look(tally, comparison, options)
-    if isinstance(looked, str):
+    gap = _gap_under_null(comparison, Options(smoothing=Smoothing(degree, kernel, bandwidth)))
+    if isinstance(gap, str):
         return dict.fromkeys(methods, np.nan)
-    parts = parts_of(*methods)
-    settings = {"points": looked.points, "bandwidth": looked.bandwidth, **options.smoothing}
-    evidence = gather(parts, looked.process, comparison, looked.null, **settings)
+    evidence = gather(components_of(*methods), gap.process, comparison, gap.null, gap.points, gap.smoothing)
     _, statistics = draw_statistics(evidence, seeded(seed), DRAWS)
-    return family(methods, evidence, statistics, looked.process.z)
+    return family(methods, evidence, statistics, gap.process.z)
 
 
-def _pairs(tally: Tally, compare: str, reference: Any) -> list[tuple[Any, Any]]:
-    """The groups to compare; None stands for all others."""
-    if reference is None:
-        if compare == "reference":
-            raise OptionError("compare='reference' needs reference=, the group to compare with")
-        if compare == "rest":
-            return [(group, None) for group in tally.groups] if len(tally.groups) > 2 else [tuple(tally.groups)]
-        return list(itertools.combinations(tally.groups, 2))
-    position = tally.index(reference)
-    return [(group, tally.groups[position]) for i, group in enumerate(tally.groups) if i != position]
+def _pairs(tally: Tally, compare: str, reference: Any) -> list[tuple[int, int | None]]:
+    """The positions of the groups to compare; None stands for all others."""
+    every = range(len(tally.groups))
+    if reference is not None:
+        fixed = tally.index(reference)
+        return [(index, fixed) for index in every if index != fixed]
+    if compare == "reference":
+        raise OptionError("compare='reference' needs reference=, the group to compare with")
+    if compare == "rest" and len(every) > 2:
+        return [(index, None) for index in every]
+    return list(itertools.combinations(every, 2))
 
 
 def _test_all(
-    tally: Tally, chosen: list[tuple[Any, Any]], options: Options, progress: Progress | None
+    sides: Sides, chosen: list[tuple[int, int | None]], options: Options, progress: Progress | None
 ) -> tuple[list[PairTest], str]:
     """Every pair, adjusted for their number, with verdicts."""
-    whole = Whole.of(tally, options.weighting) if any(b is None for _, b in chosen) else None
-    sides = Sides(tally, tally.groups, options.weighting)
     joint = None
     if options.method not in CORRECTIONS:
-        joint = JointDraws(sides, n_pairs=len(chosen), bandwidth=options.bandwidth, seed=options.seed, **options.smoothing)
+        joint = JointDraws(sides, options.smoothing, n_pairs=len(chosen), seed=options.seed)
     tested: dict[int, PairTest] = {}
-    for place in sides.tiled(chosen):
-        a, b = chosen[place]
-        comparison = compare_rest(tally, a, options.weighting, whole) if b is None else sides.compare(a, b)
-        tested[place], evidence = _test_pair(tally, comparison, _generator(tally, a, b, options), options)
+    for number in sides.tile(chosen):
+        a, b = chosen[number]
+        comparison = sides.compare(a, b)
+        rng = seeded(options.seed, a, len(sides.views) if b is None else b)
+        tested[number], evidence = _test_pair(comparison, rng, options)
         if joint is not None and evidence is not None:
             joint.take(comparison, evidence)
         if progress is not None:
             progress(len(tested), len(chosen))
-    pairs = [tested[place] for place in range(len(chosen))]
+    pairs = [tested[number] for number in range(len(chosen))]
     p_values = np.array([pair.p_value for pair in pairs])
     adjusted, how = (holm(p_values), "Holm's method") if joint is None else joint.adjust(p_values)
-    return [judged(pair, float(p), options.alpha, options.tolerance) for pair, p in zip(pairs, adjusted, strict=True)], how
+    return [judge(pair, float(p), options.alpha, options.tolerance) for pair, p in zip(pairs, adjusted, strict=True)], how
 
 
-def _generator(tally: Tally, a: Any, b: Any, options: Options) -> np.random.Generator:
-    return seeded(options.seed, tally.index(a), tally.index(b) if b is not None else len(tally.groups))
-
-
-def _test_pair(
-    tally: Tally, comparison: Comparison, rng: np.random.Generator, options: Options
-) -> tuple[PairTest, Evidence | None]:
+def _test_pair(comparison: Comparison, rng: np.random.Generator, options: Options) -> tuple[PairTest, Evidence | None]:
     """One comparison, before adjustment; no evidence when it cannot be judged."""
-    pair = PairTest(comparison.a.label, comparison.b.label)
-    for side in (comparison.a, comparison.b):
+    tally, pair = comparison.tally, PairTest(comparison.a.label, comparison.b.label)
+    for side in comparison.sides:
         if side.n_rows == 0:
             weightless = " that weigh anything" if tally.columns is not None and tally.columns.weight is not None else ""
             return replace(pair, reason=f"{side.name} has no labelled rows{weightless}"), None
-    pair = replace(pair, reason=means_only(tally))
-    looked = _look(tally, comparison, options)
-    if isinstance(looked, str):
-        return replace(pair, reason=looked), None
-    h, points, process = looked.bandwidth, looked.points, looked.process
-    evidence = gather(parts_of(options.method), process, comparison, looked.null, points=points, bandwidth=h, **options.smoothing)
+    gap = _gap_under_null(comparison, options)
+    if isinstance(gap, str):
+        return replace(pair, reason=gap), None
+    points, process, smoothing = gap.points, gap.process, gap.smoothing
+    evidence = gather(components_of(options.method), process, comparison, gap.null, points, smoothing)
     noise, statistics = draw_statistics(evidence, rng, options.draws)
-    found = _p_value(options.method, process, evidence, statistics)
-    band_h = h
-    if options.bandwidth == "test":
-        band_h = comparison.bandwidth("band", options.degree, options.kernel, tally)
+    p_equal = _p_value(options.method, process, evidence, statistics)
     pair = replace(
         pair,
-        p_value=found.value,
-        p_equal=found.value,
-        p_source=found.source,
-        bandwidth=h,
-        left_out=looked.left_out,
-        too_coarse=looked.too_coarse,
-        narrow=narrow_words(tally.lattice, h, options.kernel),
+        reason=means_only(tally),
+        p_value=p_equal.value,
+        p_equal=p_equal.value,
+        p_source=p_equal.source,
+        bandwidth=smoothing.h,
+        left_out=gap.left_out,
+        too_coarse=gap.too_coarse,
+        narrow=narrow_words(tally.lattice, smoothing),
         score=tally.lattice.to_score(points),
     )
+    # What is shown is smoothed less than what is tested: a band needs less bias than a test that imposes the null.
+    band = comparison.settle(options.smoothing.at("band")) if options.smoothing.bandwidth == "test" else smoothing
     if options.brief and options.tolerance is None:
-        return replace(pair, gap=gap_values(comparison, points=points, bandwidth=band_h, **options.smoothing)), evidence
+        return replace(pair, gap=gap_values(comparison, points, band)), evidence
     p_points = _p_points(options.method, process, evidence, noise, rng)
-    shown = estimate_gap(comparison, points=points, bandwidth=band_h, **options.smoothing)
+    shown = estimate_gap(comparison, points, band)
     _, margin = margins(shown.covariance, shown.df, options.alpha, rng)
     pair = replace(
         pair,
@@ -296,16 +297,15 @@ def _test_pair(
         pair = replace(pair, minimum_detectable_gap=least, regions=regions)
     if options.tolerance is None:
         return pair, evidence
-    beyond = _beyond_tolerance(shown, options, rng)
-    wide = Evidence(_sup_only(evidence, shown), shown.z, correlation(shown.covariance), shown.shift, shown.matrix_a, shown.matrix_b)
-    return replace(pair, p_value=beyond.value, p_source=beyond.source), wide
+    beyond, evidence = _beyond_tolerance(shown, options, rng)
+    return replace(pair, p_value=beyond.value, p_source=beyond.source), evidence
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class GapUnderNull:
     """Where a pair can be judged, and the gap there with the null imposed."""
 
-    bandwidth: float
+    smoothing: Smoothing
     points: Floats
     null: Null
     process: Process
@@ -313,60 +313,50 @@ class _Look:
     too_coarse: int
 
 
-def _look(tally: Tally, comparison: Comparison, options: Options) -> _Look | str:
+def _gap_under_null(comparison: Comparison, options: Options) -> GapUnderNull | str:
     """The gap at the points that can be judged, or the reason why there are none."""
-    h = comparison.bandwidth(options.bandwidth, options.degree, options.kernel, tally)
-    points, reason = (options.grid, None) if options.grid is not None else comparison_grid(comparison, h)
+    smoothing = comparison.settle(options.smoothing)
+    points, reason = (options.grid, None) if options.grid is not None else comparison_grid(comparison, smoothing.h)
     assert points is not None
     if reason is not None:
         return few_users(comparison) or reason
-    null = Null.of(comparison, h, options.degree, options.kernel)
-    process = estimate_gap(comparison, points=points, bandwidth=h, null=null, **options.smoothing)
+    null = Null.of(comparison, smoothing)
+    process = estimate_gap(comparison, points, smoothing, null)
     able = judgeable(process, comparison)
     if not able.any():
         return why_not(comparison, process)
-    keep = able & fine_enough(comparison, process, points=points, bandwidth=h, kernel=options.kernel)
+    keep = able & fine_enough(comparison, process, points, smoothing)
     if not keep.any():
-        return too_coarse_words(tally, h, options.kernel)
-    return _Look(h, points[keep], null, process.at(keep), int((~able).sum()), int((able & ~keep).sum()))
+        return too_coarse_words(comparison.tally, smoothing)
+    left_out, too_coarse = int((~able).sum()), int((able & ~keep).sum())
+    return GapUnderNull(smoothing, points[keep], null, process.at(keep), left_out, too_coarse)
 
 
 def _p_value(method: str, process: Process, evidence: Evidence, statistics: Floats) -> PValue:
     """The p-value of the pair."""
     if method in CORRECTIONS:
-        return PValue(float(corrected(method, process.z).min()), "normal")
+        return PValue(float(correct_points(method, process.z).min()), "normal")
     return p_value(evidence, statistics)
 
 
 def _p_points(method: str, process: Process, evidence: Evidence, noise: Floats, rng: np.random.Generator) -> Floats:
     """The p-values of the points, adjusted for looking at all of them."""
     if method in CORRECTIONS:
-        return corrected(method, process.z)
+        return correct_points(method, process.z)
     corr = correlation(process.covariance)
-    drawn = [noise[:, part.columns] for part in evidence.parts if part.name in ("sup", "l2")]
+    drawn = [noise[:, component.columns] for component in evidence.components if component.name in ("sup", "l2")]
     maxima = np.abs(drawn[0] if drawn else draw_normal(corr, rng, len(noise))).max(axis=1)
     return empirical_p_values(maxima, np.abs(process.z), lambda x: sup_tail(x, corr))
 
 
-def _beyond_tolerance(shown: Process, options: Options, rng: np.random.Generator) -> PValue:
+def _beyond_tolerance(shown: Process, options: Options, rng: np.random.Generator) -> tuple[PValue, Evidence]:
     """P-value of |gap| <= tolerance: the largest excess in standard errors, by the same draws a simultaneous band rests on."""
     assert options.tolerance is not None
     corr = correlation(shown.covariance)
     excess = welch_z((np.abs(shown.values) - options.tolerance) / shown.se, shown.df).max()
     maxima = np.abs(draw_normal(corr, rng, options.draws)).max(axis=1)
-    if excess <= 0:
-        return PValue(1.0, "draws")
-    return empirical_p(maxima, float(excess), lambda x: sup_tail(x, corr))
-
-
-def _sup_only(evidence: Evidence, shown: Process) -> tuple[Any, ...]:
-    corr = correlation(shown.covariance)
-    return (
-        replace(
-            evidence.parts[0],
-            name="sup",
-            columns=slice(0, len(shown.values)),
-            value=lambda z: np.abs(z).max(axis=-1),
-            tail=lambda x: sup_tail(x, corr),
-        ),
+    p = empirical_p(maxima, float(excess), lambda x: sup_tail(x, corr)) if excess > 0 else PValue(1.0, "draws")
+    largest = Component("sup", slice(0, len(shown.values)), lambda z: np.abs(z).max(axis=-1), lambda x: sup_tail(x, corr))
+    return p, Evidence(
+        components=(largest,), z=shown.z, corr=corr, shift=shown.shift, matrix_a=shown.matrix_a, matrix_b=shown.matrix_b
     )

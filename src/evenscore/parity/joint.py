@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.estimation.bandwidth import choose_bandwidth
-from evenscore.estimation.comparison import REST, Comparison, Sides
-from evenscore.estimation.fitted_curves import unsmoothed
+from evenscore.estimation.bandwidth import settle
+from evenscore.estimation.comparison import Comparison, Sides
 from evenscore.estimation.inference import DRAWS, RESOLVED, draw_normal, seeded
-from evenscore.estimation.kernels import fit_at_cells, inverse_weight
+from evenscore.estimation.kernels import inverse_weight
 from evenscore.estimation.multiplicity import draw_ranks, holm, single_step
+from evenscore.estimation.smoothing import Smoothing, unsmoothed
 from evenscore.parity.methods import Evidence
-from evenscore.tallies.tally_state import Tally
+from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Ints
 
 Singles = NDArray[np.float32]  # enough for what is only ranked, in half the time and memory
@@ -33,11 +31,11 @@ class JointDraws:
     groups that share users are too many.
     """
 
-    def __init__(self, sides: Sides, *, n_pairs: int, degree: int, kernel: str, bandwidth: float | str, seed: int) -> None:
+    def __init__(self, sides: Sides, smoothing: Smoothing, *, n_pairs: int, seed: int) -> None:
         self._noise = None
         if n_pairs > 1:
             draws = int(np.clip(MOST_DRAWN // n_pairs, FEWEST_DRAWS, DRAWS))
-            self._noise = _group_noise(sides, degree, kernel, bandwidth, draws, seeded(seed, 1 << 20))
+            self._noise = _group_noise(sides, smoothing, draws, seeded(seed, 1 << 20))
         self._total: Singles | None = None
         self._smallest: Floats | None = None
 
@@ -45,13 +43,13 @@ class JointDraws:
         """Draw what this comparison's statistic would be without any gap."""
         if self._noise is None:
             return
-        of_a = self._noise[id(comparison.a.label)]
-        if comparison.b.label is REST:
+        of_a = self._noise[comparison.a.members[0]]
+        if len(comparison.b.members) > 1:  # the rest, which is the whole less the group
             if self._total is None:
-                self._total = np.sum(list(self._noise.values()), axis=0)
+                self._total = np.sum(self._noise, axis=0)
             of_b = self._total - of_a
         else:
-            of_b = self._noise[id(comparison.b.label)]
+            of_b = self._noise[comparison.b.members[0]]
         own = _at_all(evidence.matrix_a, comparison.cells, of_a) - _at_all(evidence.matrix_b, comparison.cells, of_b)
         own /= own.std(axis=1)[:, None]
         statistics = evidence.single(evidence.statistics(own.T))
@@ -78,25 +76,27 @@ def _at_all(matrix: Floats, cells: Ints, noise: Singles) -> Floats:
     return (wide @ noise).astype(np.float64)
 
 
-def _group_noise(
-    sides: Sides, degree: int, kernel: str, bandwidth: float | str, draws: int, rng: np.random.Generator
-) -> dict[int, Singles] | None:
-    """Draws of each group's outcome sums around their expectation, (n_cells, draws), by the identity of its label."""
-    tally, weighting = sides.tally, sides.weighting
+def _group_noise(sides: Sides, smoothing: Smoothing, draws: int, rng: np.random.Generator) -> list[Singles] | None:
+    """Draws of each group's outcome sums around their expectation, (n_cells, draws), in the order of the groups."""
+    tally = sides.tally
     draws = max(FEWEST_DRAWS, min(draws, NOISE_BYTES // (4 * tally.lattice.n_cells * len(tally.groups))))
-    fits = {id(group): _own_fit(tally, group, weighting, degree, kernel, bandwidth) for group in tally.groups}
+    fits = [_own_fit(view, smoothing) for view in sides.views]
     if tally.cross:
-        used = {id(group): np.flatnonzero(tally.sums(group, weighting).W > 0) for group in tally.groups}
-        return _stacked_noise(tally, weighting, used, fits, draws, rng)
-    noise = {}
-    for group in tally.groups:
-        side = sides.side(group)
-        fit = fits[id(group)][sides.cells]
-        mine = side.sums.W > 0
-        values = np.zeros((tally.lattice.n_cells, draws), dtype=np.float32)
-        values[sides.cells[mine]] = _draw(side.pairs.residual(fit, fit)[np.ix_(mine, mine)], rng, draws)
-        noise[id(group)] = values
+        return _stacked_noise(sides.views, fits, draws, rng)
+    noise = []
+    for index, fit in enumerate(fits):
+        side = sides.side(index)
+        used = side.sums.W > 0
+        residual = side.pairs.residual(fit[side.cells], fit[side.cells])
+        noise.append(_on_lattice(side, _draw(residual[np.ix_(used, used)], rng, draws)))
     return noise
+
+
+def _on_lattice(view: GroupView, drawn: Singles) -> Singles:
+    """Draws at the cells where a group has people, (n_used, draws), with 0 at all others."""
+    values = np.zeros((view.lattice.n_cells, drawn.shape[1]), dtype=np.float32)
+    values[view.used] = drawn
+    return values
 
 
 def _draw(covariance: Floats, rng: np.random.Generator, draws: int) -> Singles:
@@ -111,39 +111,26 @@ def _draw(covariance: Floats, rng: np.random.Generator, draws: int) -> Singles:
     return root.astype(np.float32) @ rng.standard_normal((len(root), draws), dtype=np.float32)
 
 
-def _own_fit(tally: Tally, group: Any, weighting: str, degree: int, kernel: str, bandwidth: float | str) -> Floats:
-    sums = tally.sums(group, weighting)
-    if not sums.W.any() or unsmoothed(tally.lattice, sums):
+def _own_fit(view: GroupView, smoothing: Smoothing) -> Floats:
+    sums = view.sums
+    if not sums.W.any() or unsmoothed(view.lattice, sums):
         return sums.Y * inverse_weight(sums.W)
-    h = choose_bandwidth(tally, [group], bandwidth=bandwidth, weighting=weighting, degree=degree, kernel=kernel)
-    return fit_at_cells(position=sums.position, weight=sums.W, outcome=sums.Y, bandwidth=h, degree=degree, kernel=kernel)
+    return settle(smoothing, [view]).fit_at_cells(sums.position, sums.W, sums.Y)
 
 
-def _stacked_noise(
-    tally: Tally,
-    weighting: str,
-    used: dict[int, Ints],
-    fits: dict[int, Floats],
-    draws: int,
-    rng: np.random.Generator,
-) -> dict[int, Singles] | None:
+def _stacked_noise(views: list[GroupView], fits: list[Floats], draws: int, rng: np.random.Generator) -> list[Singles] | None:
     """Groups that share users: one covariance over the cells of all."""
-    sizes = [len(used[id(group)]) for group in tally.groups]
+    used = [view.used for view in views]
+    sizes = [len(cells) for cells in used]
     if sum(sizes) > MAX_STACKED:
         return None
     ends = np.cumsum(sizes)
+    blocks = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
     covariance = np.zeros((ends[-1], ends[-1]))
-    for i, a in enumerate(tally.groups):
-        for j, b in enumerate(tally.groups):
-            pairs = tally.pair_matrices(a, b, weighting)
+    for i, a in enumerate(views):
+        for j, b in enumerate(views):
+            pairs = a.shared_pairs(b)
             if pairs is not None and sizes[i] and sizes[j]:
-                rows, columns = used[id(a)], used[id(b)]
-                block = pairs.residual(fits[id(a)], fits[id(b)])[np.ix_(rows, columns)]
-                covariance[ends[i] - sizes[i] : ends[i], ends[j] - sizes[j] : ends[j]] = block
+                covariance[blocks[i], blocks[j]] = pairs.residual(fits[i], fits[j])[np.ix_(used[i], used[j])]
     drawn = _draw(covariance, rng, draws)
-    noise = {}
-    for group, size, end in zip(tally.groups, sizes, ends, strict=True):
-        values = np.zeros((tally.lattice.n_cells, draws), dtype=np.float32)
-        values[used[id(group)]] = drawn[end - size : end]
-        noise[id(group)] = values
-    return noise
+    return [_on_lattice(view, drawn[block]) for view, block in zip(views, blocks, strict=True)]

@@ -12,25 +12,26 @@ from evenscore.estimation.gaps import Null, Process, cumulative, judgeable, mult
 from evenscore.estimation.inference import RESOLVED, PValue, correlation, draw_normal, empirical_p, quadratic_tail, sup_tail
 from evenscore.estimation.multiplicity import benjamini_hochberg, bonferroni, draw_ranks, holm
 from evenscore.estimation.pairwise import POWER
+from evenscore.estimation.smoothing import Smoothing
 from evenscore.types import Floats
 
 CORRECTIONS = {"bonferroni": bonferroni, "holm": holm, "bh": benjamini_hochberg}
 # Which statistics a method looks at, and the share of the level that each gets. With halves, combined finds a local gap 5 points
 # less often than a test on 10 bins does; with two thirds for the supremum as often, and a shift still more often than sup alone.
-PARTS = {
+COMPONENTS = {
     "sup": {"sup": 1.0},
     "multiscale": {"multiscale": 1.0},
     "l2": {"l2": 1.0},
     "cumulative": {"cumulative": 1.0},
     "combined": {"sup": 2 / 3, "l2": 1 / 3},
 }
-METHODS = (*PARTS, *CORRECTIONS)
+METHODS = (*COMPONENTS, *CORRECTIONS)
 AUTO = "combined"
 POWER_DRAWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Component:
     """One statistic: which columns of the stacked process it reads, and what it makes of them when standardised.
 
     value: from normal quantiles (..., n) to (...). tail: its far tail. share: of the level, when there are several.
@@ -50,7 +51,7 @@ class Evidence:
     z: (n,) observed; corr: (n, n); shift: (n,) what a gap of 1 adds to z; matrix_a, matrix_b: (n, n_cells), for joint draws.
     """
 
-    parts: tuple[Part, ...]
+    components: tuple[Component, ...]
     z: Floats
     corr: Floats
     shift: Floats
@@ -58,72 +59,64 @@ class Evidence:
     matrix_b: Floats
 
     def statistics(self, z: Floats) -> Floats:
-        """The statistic of each part, (..., n_parts)."""
-        return np.stack([part.value(z[..., part.columns]) for part in self.parts], axis=-1)
+        """The statistic of each component, (..., n_components)."""
+        return np.stack([component.value(z[..., component.columns]) for component in self.components], axis=-1)
 
     @property
     def shares(self) -> Floats:
-        """The share of the level that each part gets, (n_parts,)."""
-        return np.array([part.share for part in self.parts])
+        """The share of the level that each component gets, (n_components,)."""
+        return np.array([component.share for component in self.components])
 
     def minima(self, statistics: Floats) -> Floats:
-        """For each draw the smallest p-value of its parts, each over its share, (draws,)."""
+        """For each draw the smallest p-value of its components, each over its share, (draws,)."""
         return np.asarray((draw_ranks(statistics) / self.shares).min(axis=1))
 
     def single(self, statistics: Floats) -> Floats:
-        """One statistic for each draw, (draws,): the part's own, or minus the smallest p-value of the parts."""
-        return statistics[:, 0] if len(self.parts) == 1 else -self.minima(statistics)
+        """One statistic for each draw, (draws,): the component's own, or minus the smallest p-value of the components."""
+        return statistics[:, 0] if len(self.components) == 1 else -self.minima(statistics)
 
 
-def parts_of(*methods: str) -> dict[str, float]:
+def components_of(*methods: str) -> dict[str, float]:
     """What these methods look at, with the shares of the level; corrections look at the gap, as sup does."""
     if len(methods) == 1:
-        return PARTS.get(methods[0], PARTS["sup"])
-    return dict.fromkeys((name for method in methods for name in parts_of(method)), 1.0)
+        return COMPONENTS.get(methods[0], COMPONENTS["sup"])
+    return dict.fromkeys((name for method in methods for name in components_of(method)), 1.0)
 
 
 def gather(
-    shares: Mapping[str, float],
-    gap: Process,
-    comparison: Comparison,
-    null: Null,
-    *,
-    points: Floats,
-    bandwidth: float,
-    degree: int,
-    kernel: str,
+    shares: Mapping[str, float], gap: Process, comparison: Comparison, null: Null, points: Floats, smoothing: Smoothing
 ) -> Evidence:
-    """The evidence for methods with these parts, given the gap process at the points that can be judged."""
+    """The evidence for methods with these components, given the gap process at the points that can be judged."""
     processes: list[Process] = []
-    parts: list[Part] = []
+    components: list[Component] = []
     start = 0
     own: slice | None = None
     for name, share in shares.items():
         process = gap
         if own is not None and name in ("sup", "l2"):
-            parts.append(replace(_part(name, own, gap), share=share))
+            components.append(replace(_component(name, own, gap), share=share))
             continue
         if name == "multiscale" and not comparison.unsmoothed:
-            process = multiscale(comparison, null, points=points, bandwidth=bandwidth, degree=degree, kernel=kernel)
+            process = multiscale(comparison, null, points, smoothing)
             process = process.at(judgeable(process, comparison))
         elif name == "cumulative":
-            process = cumulative(comparison, null, bandwidth=bandwidth)
+            process = cumulative(comparison, null, smoothing.h)
             variance = np.diag(process.covariance)
             process = process.at(variance > 1e-12 * variance.max())
         columns = slice(start, start + len(process.values))
         start = columns.stop
         own = columns if process is gap else own
         processes.append(process)
-        parts.append(replace(_part(name, columns, process), share=share))
-    covariance = _stacked(processes, null)
+        components.append(replace(_component(name, columns, process), share=share))
+    covariance = _stack_covariance(processes, null)
     matrix_a, matrix_b = (np.concatenate([getattr(p, side) for p in processes]) for side in ("matrix_a", "matrix_b"))
     z = np.concatenate([process.z for process in processes])
     se = np.concatenate([process.se for process in processes])
     shift = np.concatenate([process.shift for process in processes]) / se
-    return Evidence(tuple(parts), z, correlation(covariance), shift, matrix_a, matrix_b)
+    return Evidence(tuple(components), z, correlation(covariance), shift, matrix_a, matrix_b)
 
 
-def _stacked(processes: list[Process], null: Null) -> Floats:
+def _stack_covariance(processes: list[Process], null: Null) -> Floats:
     """The covariance of several processes together."""
     if len(processes) == 1:
         return processes[0].covariance
@@ -135,17 +128,17 @@ def _stacked(processes: list[Process], null: Null) -> Floats:
     return covariance
 
 
-def _part(name: str, columns: slice, process: Process) -> Part:
+def _component(name: str, columns: slice, process: Process) -> Component:
     if name == "l2":
         corr = correlation(process.covariance)
-        return Part(name, columns, _sum_of_squares, lambda x: quadratic_tail(x, np.asarray(np.linalg.eigvalsh(corr))))
+        return Component(name, columns, _sum_of_squares, lambda x: quadratic_tail(x, np.asarray(np.linalg.eigvalsh(corr))))
     if name == "cumulative":
         # Sums, not their ratio to a standard error: early sums rest on few users and would dominate.
         size = process.se / process.se.max()
         corr = correlation(process.covariance)
-        return Part(name, columns, lambda z: np.abs(z * size).max(axis=-1), lambda x: sup_tail(x, corr))
+        return Component(name, columns, lambda z: np.abs(z * size).max(axis=-1), lambda x: sup_tail(x, corr))
     corr = correlation(process.covariance)
-    return Part(name, columns, _largest, lambda x: sup_tail(x, corr))
+    return Component(name, columns, _largest, lambda x: sup_tail(x, corr))
 
 
 def _largest(z: Floats) -> Floats:
@@ -157,20 +150,23 @@ def _sum_of_squares(z: Floats) -> Floats:
 
 
 def draw_statistics(evidence: Evidence, rng: np.random.Generator, draws: int) -> tuple[Floats, Floats]:
-    """Draws of the standardised process under the null, (draws, n), and of the parts' statistics, (draws, n_parts)."""
+    """Draws of the standardised process under the null, (draws, n), and of the components' statistics, (draws, n_components)."""
     noise = draw_normal(evidence.corr, rng, draws)
     return noise, evidence.statistics(noise)
 
 
 def p_value(evidence: Evidence, statistics: Floats) -> PValue:
-    """The p-value of the observed statistics among draws of them, (draws, n_parts)."""
+    """The p-value of the observed statistics among draws of them, (draws, n_components)."""
     observed = evidence.statistics(evidence.z)
-    found = [empirical_p(statistics[:, place], float(observed[place]), part.tail) for place, part in enumerate(evidence.parts)]
+    found = [
+        empirical_p(statistics[:, place], float(observed[place]), component.tail)
+        for place, component in enumerate(evidence.components)
+    ]
     if len(found) == 1:
         return found[0]
     # Among several, the smallest p-value over its share is compared with the same of the draws; where these are too few to tell,
     # Bonferroni with those shares is safe.
-    smallest = min(p.value / part.share for p, part in zip(found, evidence.parts, strict=True))
+    smallest = min(p.value / component.share for p, component in zip(found, evidence.components, strict=True))
     minima = evidence.minima(statistics)
     beyond = int((minima <= smallest).sum())
     if beyond >= RESOLVED:
@@ -189,17 +185,17 @@ def family(methods: Sequence[str], evidence: Evidence, statistics: Floats, z: Fl
     found = {}
     for method in methods:
         if method in CORRECTIONS:
-            found[method] = float(corrected(method, z).min())
+            found[method] = float(correct_points(method, z).min())
             continue
-        shares = PARTS[method]
-        chosen = [place for place, part in enumerate(evidence.parts) if part.name in shares]
-        kept = (evidence.parts[place] for place in chosen)
-        parts = replace(evidence, parts=tuple(replace(part, share=shares[part.name]) for part in kept))
-        found[method] = p_value(parts, statistics[:, chosen]).value
+        shares = COMPONENTS[method]
+        chosen = [place for place, component in enumerate(evidence.components) if component.name in shares]
+        kept = (evidence.components[place] for place in chosen)
+        components = replace(evidence, components=tuple(replace(component, share=shares[component.name]) for component in kept))
+        found[method] = p_value(components, statistics[:, chosen]).value
     return found
 
 
-def corrected(method: str, z: Floats) -> Floats:
+def correct_points(method: str, z: Floats) -> Floats:
     """P-values at single points, adjusted by the paper's Bonferroni (or Holm, or Benjamini-Hochberg) correction."""
     from scipy import special
 
@@ -223,7 +219,7 @@ def detectable_gap(method: str, evidence: Evidence, noise: Floats, statistics: F
     else:
         minima = np.sort(evidence.minima(statistics))
         critical = minima[max(int(alpha * len(minima)) - 1, 0)]
-        # A part rejects when at most this many draws are as large, so when it is beyond the next one.
+        # A component rejects when at most this many draws are as large, so when it is beyond the next one.
         n_draws = len(statistics)
         beyond = np.minimum(np.floor(critical * evidence.shares * n_draws + 1e-9).astype(int), n_draws - 1)
         levels = np.sort(statistics, axis=0)[n_draws - 1 - beyond, np.arange(len(beyond))]

@@ -14,7 +14,8 @@ from evenscore.auditing.audit_result import Audit
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.verification import Verification, rms_gap
 from evenscore.errors import require_option
-from evenscore.estimation.fitted_curves import Curves, unsmoothed
+from evenscore.estimation.fitted_curves import Curves
+from evenscore.estimation.smoothing import unsmoothed
 from evenscore.estimation.verdict import DISPARITY
 from evenscore.impact.impact_result import Impact
 from evenscore.marginal.marginal_result import MarginalTest

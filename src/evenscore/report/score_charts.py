@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from evenscore.auditing.audit_result import Subject
-from evenscore.estimation.fitted_curves import FEW_VALUES, Curve, Curves, unsmoothed
+from evenscore.estimation.fitted_curves import Curve, Curves
+from evenscore.estimation.smoothing import FEW_VALUES, unsmoothed
 from evenscore.estimation.verdict import DISPARITY
 from evenscore.parity.parity_result import PairTest, ParityTest
 from evenscore.report.chart import Axis, Chart, Limits, Panel, Rule, Series

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.calibration.kernel_map import Kernel
 from evenscore.errors import DataError, OptionError, is_finite, require_alpha, require_option, shortened
 from evenscore.estimation.inference import seeded
+from evenscore.estimation.smoothing import Smoothing
 from evenscore.marginal.cut import Cut, cut_words, make_cuts, outcomes_rise
-from evenscore.tables import label_text
 from evenscore.tallies.tally_state import WEIGHTINGS, Tally, require_groups, require_tally
+from evenscore.tallies.view import GroupView
 from evenscore.thresholds.solver import Ladder, solve
 from evenscore.thresholds.strictness_curves import Rung, draw_curves, knot_covariance, make_rung, ranks
 from evenscore.thresholds.thresholds_result import STRATEGIES, GroupThreshold, Rates, ThresholdCurve, Thresholds
@@ -24,10 +24,10 @@ CLEAR = 2.5  # standard errors by which a curve must fall before that is worth a
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Solution:
     """One group's cut along strictness with its limits, and the signed outcome that was to be reached."""
 
-    place: float
+    cut: float
     low: float
     high: float
     wanted: float
@@ -86,17 +86,16 @@ def fair_thresholds(
     >>> import evenscore as es
     >>> data = es.simulate(4000, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
     >>> tally = es.tally(data, score="score", outcome="outcome", group="group", user="user", cuts=[0.5])
-    >>> found = es.fair_thresholds(tally, threshold=0.5, strategy="raise")
-    >>> found.by_group["a"], 0.6 < found.by_group["b"] < 0.8
+    >>> fair = es.fair_thresholds(tally, threshold=0.5, strategy="raise")
+    >>> fair.by_group["a"], 0.6 < fair.by_group["b"] < 0.8
     (0.5, True)
     """
     tally = require_tally(tally, "fair_thresholds")
-    smoothing = Kernel(degree, kernel, bandwidth)
-    smoothing.check()
+    smoothing = Smoothing(degree, kernel, bandwidth)
     return solve_thresholds(
         tally,
         smoothing,
-        replace(smoothing, bandwidth="band") if bandwidth == "risk" else smoothing,
+        smoothing.at("band") if bandwidth == "risk" else smoothing,
         threshold=threshold,
         strategy=strategy,
         target=target,
@@ -109,8 +108,8 @@ def fair_thresholds(
 
 def solve_thresholds(
     tally: Tally,
-    smoothing: Kernel,
-    limits: Kernel,
+    smoothing: Smoothing,
+    limits: Smoothing,
     *,
     threshold: float | Mapping[Any, float],
     strategy: str,
@@ -128,20 +127,19 @@ def solve_thresholds(
     _require_target(tally, strategy, target)
     cuts = make_cuts(tally, threshold, positive)
     higher = cuts[0].sign if outcomes_rise(tally, weighting) else -cuts[0].sign
-    rungs = _rungs(tally, cuts, higher, smoothing, weighting)
+    views = GroupView.each(tally, weighting)
+    rungs = _rungs(views, cuts, higher, smoothing)
     goal = None if target is None else higher * (target - tally.centre)
-    wobbly = rungs if limits == smoothing else _rungs(tally, cuts, higher, limits, weighting)
-    samples = draw_curves(tally, list(wobbly.values()), higher, weighting, seeded(seed, 5))
-    found = _solved(rungs, wobbly, samples, strategy, goal, alpha)
+    wobbly = rungs if limits == smoothing else _rungs(views, cuts, higher, limits)
+    samples = draw_curves(list(wobbly.values()), higher, seeded(seed, 5))
+    solutions = _solve_all(rungs, wobbly, samples, strategy, goal, alpha)
     groups = [
-        _group(tally, place, cuts[place], higher, rungs[place], found[place], weighting)
-        if place in rungs
-        else _left_alone(tally, place, cuts[place], weighting)
-        for place in range(len(tally.groups))
+        _group(rungs[index], cut, higher, solutions[index]) if index in rungs else _left_alone(view, cut)
+        for index, (view, cut) in enumerate(zip(views, cuts, strict=True))
     ]
     pictures = [
-        _picture(rung, wobbly[place], sample, cuts[place], higher, alpha)
-        for (place, rung), sample in zip(rungs.items(), samples, strict=True)
+        _picture(rung, wobbly[index], sample, cuts[index], higher, alpha)
+        for (index, rung), sample in zip(rungs.items(), samples, strict=True)
     ]
     return Thresholds(
         groups=_with_ratios(groups),
@@ -149,7 +147,7 @@ def solve_thresholds(
         where=cut_words(cuts, tally.groups),
         strategy=strategy,
         positive=positive,
-        outcome=tally.centre + higher * next(iter(found.values())).wanted,
+        outcome=tally.centre + higher * next(iter(solutions.values())).wanted,
         target=target,
         weighting=weighting,
         alpha=alpha,
@@ -159,43 +157,45 @@ def solve_thresholds(
     )
 
 
-def _rungs(tally: Tally, cuts: Sequence[Cut], higher: int, smoothing: Kernel, weighting: str) -> dict[int, Rung]:
+def _rungs(views: Sequence[GroupView], cuts: Sequence[Cut], higher: int, smoothing: Smoothing) -> dict[int, Rung]:
     """The groups with enough outcomes to be solved, by position."""
-    people = [float(tally.sums(group, weighting).A.sum()) for group in tally.groups]
-    able = [place for place, cut in enumerate(cuts) if not _why_not(tally, place, cut, weighting)]
-    if not able:
-        reasons = "; ".join(
-            f"{label_text(group)}: {_why_not(tally, i, cuts[i], weighting)}" for i, group in enumerate(tally.groups)
-        )
-        raise DataError(f"no group has a curve to solve on ({reasons})")
-    return {place: make_rung(tally, place, cuts, higher, smoothing, weighting, people[place] / sum(people)) for place in able}
+    reasons = [_why_not(view, cut) for view, cut in zip(views, cuts, strict=True)]
+    if all(reasons):
+        words = "; ".join(f"{view.name}: {reason}" for view, reason in zip(views, reasons, strict=True))
+        raise DataError(f"no group has a curve to solve on ({words})")
+    people = [float(view.sums.A.sum()) for view in views]
+    shares = [own / sum(people) for own in people]
+    return {
+        index: make_rung(views, cuts, index, higher=higher, smoothing=smoothing, share=shares[index])
+        for index, reason in enumerate(reasons)
+        if not reason
+    }
 
 
-def _why_not(tally: Tally, place: int, cut: Cut, weighting: str) -> str:
+def _why_not(view: GroupView, cut: Cut) -> str:
     """Why a group has no curve to solve on, or nothing."""
-    group = tally.groups[place]
-    if tally.n_users[group] < FEWEST_USERS:
-        return f"only {tally.n_users[group]} users with a known outcome, fewer than {FEWEST_USERS}"
-    if not tally.sums(group, weighting).W[cut.inside].any():
+    if view.n_users < FEWEST_USERS:
+        return f"only {view.n_users} users with a known outcome, fewer than {FEWEST_USERS}"
+    if not view.sums.W[cut.inside].any():
         return f"no row with a known outcome {cut.words}, the positive side"
     return ""
 
 
-def _solved(
+def _solve_all(
     rungs: dict[int, Rung],
     wobbly: dict[int, Rung],
     samples: list[list[Floats]],
     strategy: str,
     goal: float | None,
     alpha: float,
-) -> dict[int, Found]:
+) -> dict[int, Solution]:
     """The cut of each group; its limits are quantiles of the cuts that draws of the less smooth curves give."""
-    places, wanted = solve([rung.ladder for rung in rungs.values()], [rung.level for rung in rungs.values()], strategy, goal)
+    cuts, wanted = solve([rung.ladder for rung in rungs.values()], [rung.level for rung in rungs.values()], strategy, goal)
     ladders = [rung.ladder for rung in wobbly.values()]
     drawn = np.array([solve(ladders, values, strategy, goal, fine=False)[0] for values in zip(*samples, strict=True)])
     low, high = np.quantile(drawn, [alpha / 2, 1 - alpha / 2], axis=0)
-    low, high = np.minimum(low, places), np.maximum(high, places)
-    return {group: Found(float(places[i]), float(low[i]), float(high[i]), wanted) for i, group in enumerate(rungs)}
+    low, high = np.minimum(low, cuts), np.maximum(high, cuts)
+    return {index: Solution(float(cuts[i]), float(low[i]), float(high[i]), wanted) for i, index in enumerate(rungs)}
 
 
 def _require_target(tally: Tally, strategy: str, target: Any) -> None:
@@ -213,45 +213,44 @@ def _require_target(tally: Tally, strategy: str, target: Any) -> None:
 # Results
 
 
-def _score(cut: Cut, ladder: Ladder, place: float) -> float:
+def _score(cut: Cut, ladder: Ladder, strictness: float) -> float:
     """A cut along strictness as a threshold; the present one stays as it is when the decisions do."""
-    if place == ladder.now:
+    if strictness == ladder.now:
         return cut.threshold
     if not ladder.steps:
-        return cut.sign * place
+        return cut.sign * strictness
     values = cut.lattice.values
     assert values is not None
-    index = round(place) if cut.sign > 0 else len(values) - round(place)
-    return float(values[index]) if index < len(values) else float(np.nextafter(values[-1], np.inf))
+    rank = round(strictness) if cut.sign > 0 else len(values) - round(strictness)
+    return float(values[rank]) if rank < len(values) else float(np.nextafter(values[-1], np.inf))
 
 
-def _left_alone(tally: Tally, place: int, cut: Cut, weighting: str) -> GroupThreshold:
+def _left_alone(view: GroupView, cut: Cut) -> GroupThreshold:
     """A group without a curve."""
-    group = tally.groups[place]
-    people = tally.sums(group, weighting).A
+    people = view.sums.A
     rate = float(people[cut.inside].sum() / people.sum()) if people.any() else np.nan
     return GroupThreshold(
-        group=group,
+        group=view.label,
         before=cut.threshold,
         threshold=cut.threshold,
         rate_before=rate,
         rate_after=rate,
         people=float(people.sum()),
-        reason=f"{_why_not(tally, place, cut, weighting)}: its threshold is left alone",
+        reason=f"{_why_not(view, cut)}: its threshold is left alone",
     )
 
 
-def _group(tally: Tally, place: int, cut: Cut, higher: int, rung: Rung, found: Found, weighting: str) -> GroupThreshold:
+def _group(rung: Rung, cut: Cut, higher: int, solution: Solution) -> GroupThreshold:
     """A group with its new threshold, and whom it concerns."""
-    ladder, people = rung.ladder, float(tally.sums(tally.groups[place], weighting).A.sum())
-    before, after = (float(ladder.rate(np.array([where]))[0]) for where in (ladder.now, found.place))
-    outcomes = [tally.centre + higher * ladder.outcome(rung.level, where) for where in (ladder.now, found.place)]
-    low, high = sorted(_score(cut, ladder, round(limit) if ladder.steps else limit) for limit in (found.low, found.high))
-    unseen = found.place < min(rung.seen - 1e-9, ladder.now)
+    ladder, people, centre = rung.ladder, float(rung.view.sums.A.sum()), rung.view.tally.centre
+    before, after = (float(ladder.rate(np.array([strictness]))[0]) for strictness in (ladder.now, solution.cut))
+    outcomes = [centre + higher * ladder.outcome(rung.level, strictness) for strictness in (ladder.now, solution.cut)]
+    low, high = sorted(_score(cut, ladder, round(limit) if ladder.steps else limit) for limit in (solution.low, solution.high))
+    unseen = solution.cut < min(rung.seen - 1e-9, ladder.now)
     return GroupThreshold(
-        group=tally.groups[place],
+        group=rung.view.label,
         before=cut.threshold,
-        threshold=_score(cut, ladder, found.place),
+        threshold=_score(cut, ladder, solution.cut),
         ci_low=low,
         ci_high=high,
         outcome_before=outcomes[0],
@@ -262,14 +261,14 @@ def _group(tally: Tally, place: int, cut: Cut, higher: int, rung: Rung, found: F
         to_positive=max(after - before, 0.0) * people,
         to_negative=max(before - after, 0.0) * people,
         suggestive=unseen,
-        reason="; ".join(_remarks(rung, found, lambda value: tally.centre + higher * value, unseen)),
+        reason="; ".join(_remarks(rung, solution, lambda value: centre + higher * value, unseen)),
     )
 
 
-def _remarks(rung: Rung, found: Found, outcome: Callable[[float], float], unseen: bool) -> list[str]:
+def _remarks(rung: Rung, solution: Solution, outcome: Callable[[float], float], unseen: bool) -> list[str]:
     """What should be known about a group's threshold; outcome: from a signed one to what people would call it."""
     remarks = []
-    v, reached = found.wanted, rung.ladder.outcome(rung.level, found.place)
+    v, reached = solution.wanted, rung.ladder.outcome(rung.level, solution.cut)
     low, high = float(rung.level[0]), float(rung.level[-1])
     if abs(reached - v) > 1e-6 * max(1.0, abs(v)):
         if low - 1e-9 <= v <= high + 1e-9:
@@ -300,33 +299,30 @@ def _fall(rung: Rung) -> str | None:
     return f"off by {gap[worst]:.3g} at score {_knot_score(rung, worst):.3g}"
 
 
-def _knot_score(rung: Rung, place: int) -> float:
-    values = rung.cells.lattice.values
-    if values is None:
-        return abs(float(rung.ladder.knot[place]))
-    return float(values[place])
+def _knot_score(rung: Rung, knot: int) -> float:
+    values = rung.view.lattice.values
+    return abs(float(rung.ladder.knot[knot])) if values is None else float(values[knot])
 
 
 def _with_ratios(groups: Sequence[GroupThreshold]) -> tuple[GroupThreshold, ...]:
     """Each group's positive rate over the highest one."""
-    before, after = (
-        max((getattr(one, name) for one in groups if np.isfinite(getattr(one, name))), default=np.nan)
-        for name in ("rate_before", "rate_after")
-    )
+    before = max((group.rate_before for group in groups if np.isfinite(group.rate_before)), default=np.nan)
+    after = max((group.rate_after for group in groups if np.isfinite(group.rate_after)), default=np.nan)
     return tuple(
         replace(
-            one,
-            ratio_before=one.rate_before / before if before > 0 else np.nan,
-            ratio_after=one.rate_after / after if after > 0 else np.nan,
+            group,
+            ratio_before=group.rate_before / before if before > 0 else np.nan,
+            ratio_after=group.rate_after / after if after > 0 else np.nan,
         )
-        for one in groups
+        for group in groups
     )
 
 
 def _overall(groups: Sequence[GroupThreshold]) -> Rates:
-    known = [one for one in groups if one.people > 0]
-    total = sum(one.people for one in known)
-    return Rates(*(sum(one.people * getattr(one, name) for one in known) / total for name in ("rate_before", "rate_after")))
+    known = [group for group in groups if group.people > 0]
+    total = sum(group.people for group in known)
+    before = sum(group.people * group.rate_before for group in known) / total
+    return Rates(before, sum(group.people * group.rate_after for group in known) / total)
 
 
 def _picture(rung: Rung, wobbly: Rung, sample: list[Floats], cut: Cut, higher: int, alpha: float) -> ThresholdCurve:
@@ -334,13 +330,13 @@ def _picture(rung: Rung, wobbly: Rung, sample: list[Floats], cut: Cut, higher: i
     limits = np.quantile(np.array(sample), [alpha / 2, 1 - alpha / 2], axis=0)
     low, high = (np.interp(rung.ladder.knot, wobbly.ladder.knot, limit) for limit in limits)
     low, high = np.minimum(low, rung.level), np.maximum(high, rung.level)
-    centre = rung.cells.centre
+    centre = rung.view.tally.centre
     values = cut.lattice.values
     score = cut.sign * rung.ladder.knot if values is None else values[ranks(cut)]
     order = np.argsort(score)
     lower, upper = (low, high) if higher > 0 else (-high, -low)
     return ThresholdCurve(
-        group=rung.cells.group,
+        group=rung.view.label,
         score=score[order],
         outcome=(centre + higher * rung.level)[order],
         ci_low=(centre + lower)[order],

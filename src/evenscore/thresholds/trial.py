@@ -7,13 +7,12 @@ people in order to learn what their outcomes are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evenscore.calibration.kernel_map import Kernel
 from evenscore.calibration.matching import match_groups, read_scores
 from evenscore.data.coding import FOLDS, hash_ids
 from evenscore.data.columns import find_column, to_numpy
@@ -27,6 +26,7 @@ from evenscore.errors import (
     require_option,
     shortened,
 )
+from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import PARITY
 from evenscore.marginal import marginal_test
 from evenscore.marginal.cut import POSITIVE
@@ -124,11 +124,20 @@ class ThresholdTrial(Table):
         max_step = require_number("max_step", max_step, 0, open_low=True)
         if explore is not None and not (is_finite(explore) and 0 < explore <= 1):
             raise OptionError(f"explore={shortened(explore)} must be a share of people between 0 and 1, such as 0.05")
-        self._settings = Settings(strategy, max_step, tolerance, positive, target, explore, alpha, weighting)
+        self._settings = Settings(
+            strategy=strategy,
+            max_step=max_step,
+            tolerance=tolerance,
+            positive=positive,
+            target=target,
+            explore=explore,
+            alpha=alpha,
+            weighting=weighting,
+        )
         self._steps: tuple[Step, ...] = ()
         self.rounds: tuple[Round, ...] = ()
         now = threshold if isinstance(threshold, Mapping) else dict.fromkeys(tally.groups, threshold)
-        self._look(tally, dict(now))
+        self._record(tally, dict(now))
 
     @property
     def settings(self) -> Settings:
@@ -169,7 +178,7 @@ class ThresholdTrial(Table):
 
     def propose(self) -> Proposal:
         """The next thresholds; those in force when the trial is done."""
-        steps = tuple(map(_kept, self._steps)) if self.done else self._steps
+        steps = tuple(map(_stay, self._steps)) if self.done else self._steps
         return Proposal(steps, self._settings.explore, self.done, self.reason)
 
     def exposed(self, users: Any) -> Mask:
@@ -196,31 +205,40 @@ class ThresholdTrial(Table):
 
     def update(self, tally: Tally) -> ThresholdTrial:
         """Take the data collected under the proposed thresholds; gives the trial itself."""
-        self._look(require_tally(tally, "ThresholdTrial.update"), self.propose().by_group)
+        self._record(require_tally(tally, "ThresholdTrial.update"), self.propose().by_group)
         return self
 
-    def _look(self, tally: Tally, now: dict[Any, float]) -> None:
+    def _record(self, tally: Tally, now: dict[Any, float]) -> None:
         settings = self._settings
         if self.rounds and (missing := [group for group in self.thresholds if group not in tally.groups]):
             raise DataError(f"the tally has no group {shortened(missing[0])}, which the trial has thresholds for")
         shared: dict[str, Any] = {"positive": settings.positive, "alpha": settings.alpha, "weighting": settings.weighting}
         test = marginal_test(tally, threshold=now, tolerance=settings.tolerance, both=False, **shared)
         # Limits are those of the solution itself, whose noise no step should follow; intervals for the truth are wider.
-        found = solve_thresholds(
-            tally, Kernel(), Kernel(), threshold=now, strategy=settings.strategy, target=settings.target, **shared
+        smoothing = Smoothing(bandwidth="risk")
+        fair = solve_thresholds(
+            tally, smoothing, smoothing, threshold=now, strategy=settings.strategy, target=settings.target, **shared
         )
         users = sum(tally.n_users.values())
         outcomes = {group: values["estimate"] for group, values in test.by_group.items()}
-        look = Round(now, outcomes, test.max_gap, test.p_value, test.verdict, found.positive_rate.before, users)
-        self._steps, self.rounds = _steps(found.groups, settings), (*self.rounds, look)
+        look = Round(
+            thresholds=now,
+            outcomes=outcomes,
+            max_gap=test.max_gap,
+            p_value=test.p_value,
+            verdict=test.verdict,
+            positive_rate=fair.positive_rate.before,
+            n_users=users,
+        )
+        self._steps, self.rounds = _steps(fair.groups, settings), (*self.rounds, look)
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each round and group."""
         return [
-            {"round": number, "group": group, "threshold": threshold, "outcome": one.outcomes[group], "max_gap": one.max_gap}
-            | {"p_value": one.p_value, "verdict": one.verdict, "positive_rate": one.positive_rate, "users": one.n_users}
-            for number, one in enumerate(self.rounds)
-            for group, threshold in one.thresholds.items()
+            {"round": number, "group": group, "threshold": threshold, "outcome": look.outcomes[group], "max_gap": look.max_gap}
+            | {"p_value": look.p_value, "verdict": look.verdict, "positive_rate": look.positive_rate, "users": look.n_users}
+            for number, look in enumerate(self.rounds)
+            for group, threshold in look.thresholds.items()
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -255,20 +273,29 @@ class ThresholdTrial(Table):
         return [self.reason]
 
 
-def _kept(step: Step) -> Step:
+def _stay(step: Step) -> Step:
     """Nothing moves."""
-    return Step(step.group, step.now, step.now, step.solution, step.ci_low, step.ci_high, step.suggestive)
+    return replace(step, proposed=step.now, explore_to=None)
 
 
 def _steps(groups: tuple[GroupThreshold, ...], settings: Settings) -> tuple[Step, ...]:
     """From the solution to the next step: all shortened in proportion, so that none is longer than allowed."""
-    longest = max(abs(one.threshold - one.before) for one in groups)
-    part = min(1.0, settings.max_step / longest) if longest > 0 else 1.0
-    found = []
-    for one in groups:
-        moved = one.threshold if part == 1.0 else one.before + part * (one.threshold - one.before)
-        proposed, explored = moved, None
-        if settings.explore is not None and one.suggestive:
-            proposed, explored = one.before, moved
-        found.append(Step(one.group, one.before, proposed, one.threshold, one.ci_low, one.ci_high, one.suggestive, explored))
-    return tuple(found)
+    longest = max(abs(group.threshold - group.before) for group in groups)
+    share = min(1.0, settings.max_step / longest) if longest > 0 else 1.0
+    steps = []
+    for group in groups:
+        moved = group.threshold if share == 1.0 else group.before + share * (group.threshold - group.before)
+        explored = settings.explore is not None and group.suggestive
+        steps.append(
+            Step(
+                group=group.group,
+                now=group.before,
+                proposed=group.before if explored else moved,
+                solution=group.threshold,
+                ci_low=group.ci_low,
+                ci_high=group.ci_high,
+                suggestive=group.suggestive,
+                explore_to=moved if explored else None,
+            )
+        )
+    return tuple(steps)

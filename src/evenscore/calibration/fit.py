@@ -1,0 +1,73 @@
+"""What every way of fitting gives: values at knots, with the influence of users on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenscore.calibration.maps import GroupMap, covariance_factor
+from evenscore.estimation.fitted_curves import small_sample
+from evenscore.tallies.view import GroupView
+from evenscore.types import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A fitted map at k knots, outcomes as deviations from the centre.
+
+    score, value: (k,). matrix, fitted: (k, n_cells), the influence of users on the values: matrix_j y_m - fitted_j w_m.
+    """
+
+    score: Floats
+    value: Floats
+    matrix: Floats
+    fitted: Floats
+    step: bool = False
+    words: str = ""
+
+    def at(self, scores: Floats) -> Floats:
+        """The map at any scores."""
+        return GroupMap(None, self.score, self.value, np.zeros((0, 0)), 0.0, 0.0, 0, 0, self.step).at(scores)
+
+
+Fitter = Callable[[GroupView], Fit]
+
+
+def bound(view: GroupView, value: Floats) -> Floats:
+    """Values that an outcome can have: probabilities stay between 0 and 1."""
+    return np.clip(value, 0.0, 1.0) if view.tally.binary else value
+
+
+def as_map(view: GroupView, fit: Fit) -> GroupMap:
+    """The map with the user-robust covariance of its knots."""
+    low, high = view.seen
+    return GroupMap(
+        group=view.label,
+        score=fit.score,
+        value=fit.value + view.tally.centre,
+        factor=covariance_factor(view.covariance(fit.matrix, fit.fitted)),
+        low=low,
+        high=high,
+        users=view.n_users,
+        rows=view.n_rows,
+        step=fit.step,
+        words=fit.words,
+    )
+
+
+def average_cells(view: GroupView, owners: list[Ints]) -> tuple[Floats, Floats]:
+    """Mean outcomes over sets of cells, (k,), and the matrix (k, n_cells) that averages them, allowing for few users."""
+    matrix = np.zeros((len(owners), len(view.sums.W)))
+    for row, members in enumerate(owners):
+        matrix[row, members] = 1 / view.sums.W[members].sum()
+    value = matrix @ view.sums.Y
+    if view.pairs_at is None:
+        return value, matrix
+    return value, matrix * np.nan_to_num(small_sample(view.effective_users(matrix)), nan=1.0)[:, None]
+
+
+def refit(view: GroupView, fitter: Fitter) -> Floats:
+    """A map at the cells, fitted without each user fold, (n_folds, n_cells); such fits have no standard errors."""
+    return np.array([fitter(left).at(view.score) if left.sums.W.any() else 0 * view.score for left in view.without_folds()])

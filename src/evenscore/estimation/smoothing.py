@@ -1,0 +1,104 @@
+"""How to smooth, as one value: degree, kernel and bandwidth, with the smoothers that follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evenscore.errors import OptionError, is_finite, require_option, shortened
+from evenscore.estimation.kernels import Kernel, Smoother, indicator_smoother, inverse_weight, kernel_for, local_fits, smoother
+from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.tally_state import CellSums
+from evenscore.tallies.view import GroupView
+from evenscore.types import Floats
+
+RULES = ("test", "band", "theorem", "risk")
+FEW_VALUES = 20  # up to this many distinct scores are not smoothed
+
+
+@dataclass(frozen=True, slots=True)
+class Smoothing:
+    """Local polynomials of a degree, weighted by a kernel whose bandwidth is a number on the lattice's axis, or a rule.
+
+    degree: 0 Nadaraya-Watson (the paper's), 1 local linear, 2 local quadratic. A rule becomes a number by ``settle``.
+    """
+
+    degree: int = 1
+    kernel: str = "gaussian"
+    bandwidth: float | str = "test"
+
+    def __post_init__(self) -> None:
+        kernel_for(self.kernel, self.degree)
+        if isinstance(self.bandwidth, str):
+            require_option("bandwidth", self.bandwidth, RULES)
+        elif not (is_finite(self.bandwidth) and self.bandwidth > 0):
+            rules = ", ".join(map(repr, RULES))
+            raise OptionError(f"bandwidth={shortened(self.bandwidth)} must be a positive number or one of {rules}")
+
+    @property
+    def h(self) -> float:
+        """The bandwidth, once it is a number."""
+        assert not isinstance(self.bandwidth, str)
+        return float(self.bandwidth)
+
+    @property
+    def shape(self) -> Kernel:
+        """The kernel itself."""
+        return kernel_for(self.kernel, self.degree)
+
+    @property
+    def words(self) -> str:
+        """The estimator, for people."""
+        return ("Nadaraya-Watson", "local linear", "local quadratic")[self.degree]
+
+    def at(self, bandwidth: float | str) -> Smoothing:
+        """The same with another bandwidth."""
+        return replace(self, bandwidth=bandwidth)
+
+    def smoother(self, view: GroupView, points: Floats) -> Smoother:
+        """The smoother of a view at points; few distinct scores are not smoothed at all."""
+        sums = view.sums
+        if unsmoothed(view.lattice, sums):
+            cells = np.abs(sums.position[None, :] - points[:, None]).argmin(axis=1)
+            exact = np.isclose(sums.position[cells], points, rtol=1e-12, atol=1e-12)
+            values = indicator_smoother(cells, sums.W)
+            values.matrix[~exact] = np.nan
+            return values
+        return self.local_polynomial(view, points)
+
+    def local_polynomial(self, view: GroupView, points: Floats) -> Smoother:
+        """The same, however few scores there are."""
+        return smoother(
+            points=points,
+            positions=view.sums.position,
+            weight=view.sums.W,
+            bandwidth=self.h,
+            degree=self.degree,
+            kernel=self.kernel,
+            cell_width=view.sums.width,
+        )
+
+    def matrix(self, points: Floats, positions: Floats, weight: Floats) -> Floats:
+        """The smoother's matrix at points, however far the nearest cell is; (n_points, n_cells), nan where nothing can be said."""
+        return smoother(
+            points=points,
+            positions=positions,
+            weight=weight,
+            bandwidth=self.h,
+            degree=self.degree,
+            kernel=self.kernel,
+            near=False,
+        ).matrix
+
+    def fit_at_cells(self, position: Floats, weight: Floats, outcome: Floats) -> Floats:
+        """The curve at the cells, (n_cells,); a cell that nothing can be fitted at has its mean, or 0 without any weight."""
+        u = (position[None, :] - position[:, None]) / self.h
+        fit = local_fits(self.shape.shape(u), u, weight[None, :], outcome[None, :], self.degree)[0]
+        return np.where(np.isfinite(fit), fit, outcome * inverse_weight(weight))
+
+
+def unsmoothed(lattice: Lattice, *sums: CellSums) -> bool:
+    """Whether the scores have so few values that each is its own point."""
+    weight = sum(group.W for group in sums)
+    return lattice.n_cells == 1 or (lattice.discrete and int((np.asarray(weight) > 0).sum()) <= FEW_VALUES)

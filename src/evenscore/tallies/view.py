@@ -1,0 +1,261 @@
+"""One group, or several together, on cells of the lattice: what every estimate starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from evenscore.tables import label_text
+from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.pairs import PairMatrices
+from evenscore.tallies.tally_state import CellSums, FoldSums, Tally
+from evenscore.types import Floats, Ints
+
+REST = "the rest"
+ROUNDING = 1e-12  # what a difference of equal sums leaves, as a share of them
+SUMMED = tuple(name for name in CellSums.__slots__ if name not in ("position", "width", "tilt"))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupView:
+    """A group, or several together, on n_cells cells of the lattice under one weighting.
+
+    label: None for everybody. members: positions of its groups in the tally. cells: (n_cells,), numbers on the lattice. sums: on
+    these cells; score: their mean scores, the middle of a cell without rows. pairs_at: makes the pair matrices of its users for
+    some cells, when they are first needed; None without some users, as pairs are not kept by fold.
+    """
+
+    tally: Tally
+    weighting: str
+    label: Any
+    members: tuple[int, ...]
+    n_users: int
+    n_rows: int
+    cells: Ints
+    sums: CellSums
+    score: Floats
+    pairs_at: Callable[[Ints], PairMatrices] | None
+
+    @classmethod
+    def of(cls, tally: Tally, group: Any, weighting: str) -> GroupView:
+        """One group, on all cells."""
+        index = tally.index(group)
+        return _view(tally, weighting, tally.groups[index], (index,), tally.sums(group, weighting))
+
+    @classmethod
+    def each(cls, tally: Tally, weighting: str) -> list[GroupView]:
+        """Every group, in the tally's order."""
+        return [cls.of(tally, group, weighting) for group in tally.groups]
+
+    @classmethod
+    def whole(cls, tally: Tally, weighting: str) -> GroupView:
+        """All groups together; a user of several keeps the weights of each, so that no further scan is needed."""
+        sums = [tally.sums(group, weighting) for group in tally.groups]
+        total = {name: np.sum([getattr(own, name) for own in sums], axis=0) for name in SUMMED}
+        return _view(tally, weighting, None, tuple(range(len(sums))), _placed(tally.lattice, total))
+
+    @property
+    def lattice(self) -> Lattice:
+        """The tally's lattice."""
+        return self.tally.lattice
+
+    @property
+    def group(self) -> Any:
+        """The only group in it."""
+        (index,) = self.members
+        return self.tally.groups[index]
+
+    @property
+    def name(self) -> str:
+        """The label, for people."""
+        return label_text(self.label)
+
+    @property
+    def total(self) -> float:
+        """The weight of all."""
+        return float(self.sums.W.sum())
+
+    @property
+    def used(self) -> Ints:
+        """The cells that have labelled rows."""
+        return self.cells[self.sums.W > 0]
+
+    @property
+    def residual(self) -> Floats:
+        """The sum of w (y - s), (n_cells,): outcomes less scores."""
+        return self.sums.Y + self.tally.centre * self.sums.W - self.sums.X
+
+    @property
+    def mean(self) -> float:
+        """The mean outcome, as a deviation from the centre."""
+        return float(self.sums.Y.sum() / self.sums.W.sum())
+
+    @cached_property
+    def seen(self) -> tuple[float, float]:
+        """The scores between which rows were seen, up to their cells; an end cell without a limit ends at its mean."""
+        ends = np.flatnonzero(self.sums.W > 0)[[0, -1]]
+        means = self.score[ends]
+        low, high = self.lattice.limits(self.cells[ends], means)
+        return float(min(low[0], means[0])), float(max(high[1], means[1]))
+
+    @cached_property
+    def pairs(self) -> PairMatrices:
+        """The pair matrices of its users, (n_cells, n_cells) each."""
+        assert self.pairs_at is not None
+        return self.pairs_at(self.cells)
+
+    @cached_property
+    def folds(self) -> FoldSums:
+        """The sums by user fold, (n_folds, n_cells) each."""
+        folds = [self.tally.folds(self.tally.groups[index], self.weighting) for index in self.members]
+        total = {name: np.sum([getattr(own, name) for own in folds], axis=0) for name in FoldSums.__slots__}
+        return FoldSums(**{name: np.take(sums, self.cells, axis=1) for name, sums in total.items()})
+
+    # Fewer cells, or fewer people
+
+    def at(self, cells: Ints) -> GroupView:
+        """On some of its cells only."""
+        index = np.searchsorted(self.cells, cells)
+        sums = CellSums(**{name: getattr(self.sums, name)[index] for name in CellSums.__slots__})
+        return replace(self, cells=cells, sums=sums, score=self.score[index])
+
+    def only(self, cells: Ints) -> GroupView:
+        """The people of some cells only; the others stay where they are, with nobody in them."""
+        inside = np.isin(self.cells, cells)
+        counted = {name: np.where(inside, getattr(self.sums, name), 0.0) for name in (*SUMMED, "tilt")}
+        return replace(self, sums=replace(self.sums, **counted))
+
+    def less(self, own: GroupView) -> GroupView:
+        """The rest: its people without those of one of its groups, on the same cells."""
+        left = {name: getattr(self.sums, name) - getattr(own.sums, name) for name in SUMMED}
+        gone = left["W"] <= ROUNDING * self.sums.W
+        sums = _placed(self.lattice, {name: np.where(gone, 0.0, value) for name, value in left.items()})
+        members = tuple(index for index in self.members if index not in own.members)
+
+        def pairs_at(cells: Ints) -> PairMatrices:
+            ours, theirs = own.at(cells), rest.at(cells)
+            pairs, shared = self.pairs.at(cells) - ours.pairs, ours.shared_pairs(theirs)
+            return pairs if shared is None else pairs - shared - shared.transposed()
+
+        rest = _view(self.tally, self.weighting, REST, members, sums, pairs_at)
+        return rest
+
+    def without_folds(self) -> list[GroupView]:
+        """Without each user fold; inside a cell, and about pairs of cells, nothing is known then."""
+        flat = np.zeros_like(self.sums.W)
+        left = zip(*self.fold_rests(), strict=True)
+        return [replace(self, sums=replace(self.sums, W=w, Y=y, tilt=flat), pairs_at=None) for w, y in left]
+
+    def fold_rests(self) -> tuple[Floats, Floats]:
+        """Weight and outcome without each user fold, (n_folds, n_cells)."""
+        weight = self.sums.W - self.folds.W
+        gone = weight <= ROUNDING * self.sums.W
+        return np.where(gone, 0.0, weight), np.where(gone, 0.0, self.sums.Y - self.folds.Y)
+
+    def fold_losses(self, fits: Floats) -> Floats:
+        """Squared errors on the users left out, (n_folds, n_cells), for fits at the cells without each fold."""
+        folds = self.folds
+        return np.where(folds.W > 0, folds.Y2 - 2 * fits * folds.Y + fits**2 * folds.W, 0.0)
+
+    # Where people are, and what estimates of them rest on
+
+    def on_lattice(self, values: Floats) -> Floats:
+        """Values of its cells as values of every cell of the lattice, 0 elsewhere."""
+        every = np.zeros(self.lattice.n_cells)
+        every[self.cells] = values
+        return every
+
+    def quantiles(self, levels: Floats) -> Floats:
+        """Quantiles of the scores, as positions on the axis."""
+        return quantiles(self.lattice, self.on_lattice(self.sums.W), levels)
+
+    def shared_pairs(self, other: GroupView) -> PairMatrices | None:
+        """The pair matrices between two views on the same cells; None when nobody is in both."""
+        return _pairs_between(self.tally, self.members, other.members, self.weighting, self.cells)
+
+    def effective_users(self, matrix: Floats) -> Floats:
+        """How many users linear estimates rest on: 1 / (l Pww l')[j, j] for l = matrix (n_points, n_cells), (n_points,)."""
+        return 1 / np.einsum("jc,jc->j", matrix @ self.pairs.ww, matrix)
+
+    def covariance(self, matrix: Floats, fitted: Floats) -> Floats:
+        """The user-robust covariance of linear estimates, (n_points, n_points); see ``residual_covariance``."""
+        return residual_covariance(self.pairs, matrix, fitted, matrix, fitted)
+
+
+def _view(
+    tally: Tally,
+    weighting: str,
+    label: Any,
+    members: tuple[int, ...],
+    sums: CellSums,
+    pairs_at: Callable[[Ints], PairMatrices] | None = None,
+) -> GroupView:
+    """A view on all cells."""
+
+    def own_pairs(cells: Ints) -> PairMatrices:
+        pairs = _pairs_between(tally, members, members, weighting, cells)
+        assert pairs is not None
+        return pairs
+
+    n_users, n_rows, groups = tally.n_users, tally.n_rows, [tally.groups[index] for index in members]
+    return GroupView(
+        tally=tally,
+        weighting=weighting,
+        label=label,
+        members=members,
+        n_users=sum(n_users[group] for group in groups),
+        n_rows=sum(n_rows[group] for group in groups),
+        cells=np.arange(tally.lattice.n_cells),
+        sums=sums,
+        score=_mean_scores(tally.lattice, sums),
+        pairs_at=pairs_at or own_pairs,
+    )
+
+
+def _mean_scores(lattice: Lattice, sums: CellSums) -> Floats:
+    if lattice.values is not None:
+        return lattice.values
+    middle = lattice.to_score(sums.position).copy()
+    return np.divide(sums.X, sums.W, out=middle, where=sums.W > 0)
+
+
+def _placed(lattice: Lattice, total: dict[str, Floats]) -> CellSums:
+    """Sums with the position, width and tilt of their cells."""
+    weight = total["W"]
+    mean = np.divide(total["X"], weight, out=np.full(len(weight), np.nan), where=weight > 0)
+    tilt = (total["XY"] - np.nan_to_num(mean) * total["Y"]) * lattice.axis_slopes(mean)
+    return CellSums(**total, position=lattice.positions(mean), width=lattice.cell_widths, tilt=tilt)
+
+
+def _pairs_between(tally: Tally, left: Sequence[int], right: Sequence[int], weighting: str, cells: Ints) -> PairMatrices | None:
+    """The pair matrices of all groups on the left with all on the right."""
+    total = None
+    for a in left:
+        for b in right:
+            if a == b or tally.cross:
+                pairs = tally.pair_matrices(tally.groups[a], tally.groups[b], weighting, cells)
+                total = pairs if total is None else total if pairs is None else total + pairs
+    return total
+
+
+def quantiles(lattice: Lattice, weight: Floats, levels: Floats) -> Floats:
+    """Quantiles of a distribution given by the weight of all cells, as positions on the axis; linear inside a cell."""
+    cumulative = np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum()
+    if lattice.discrete:
+        cells = np.searchsorted(cumulative[1:], levels - 1e-12).clip(max=len(weight) - 1)
+        return lattice.positions(np.zeros(len(weight)))[cells]
+    rises = np.diff(cumulative) > 0
+    used = np.concatenate([[True], rises]) | np.concatenate([rises, [True]])
+    return np.interp(levels, cumulative[used], lattice.axis_edges[used])
+
+
+def residual_covariance(pairs: PairMatrices, l_a: Floats, a: Floats, l_b: Floats, b: Floats) -> Floats:
+    """The covariance of two curves from the residuals of users: sum_m (l_a y_m - a w_m)(l_b y_m - b w_m)', (n_points, n_points).
+
+    l are smoother matrices and a, b the same times the fit that residuals are taken from, each (n_points, n_cells).
+    """
+    return l_a @ pairs.yy @ l_b.T - a @ pairs.wy @ l_b.T - l_a @ pairs.yw @ b.T + a @ pairs.ww @ b.T
