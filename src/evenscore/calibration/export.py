@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenscore.calibration.maps import GroupMap, Segment
 from evenscore.data.columns import shortened
-from evenscore.engines.files import quoted as quoted
-from evenscore.engines.files import sql_text
+from evenscore.engines.sql import DUCKDB
 from evenscore.errors import EvenscoreError, OptionError, require_option, require_sequence, require_text
 from evenscore.saving import named, write_whole
 
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 STYLES = ("case", "join")
 ON_UNKNOWN = ("null", "pooled", "keep")
 PIECE = ("score_from", "score_to", "origin", "value", "slope")
+
+quoted = DUCKDB.name
 
 
 # SQL
@@ -145,7 +146,7 @@ def literal(label: Any) -> str:
     if isinstance(label, float):
         return number(label)
     if isinstance(label, str):
-        return sql_text(label)
+        return DUCKDB.literal(label)
     if isinstance(label, datetime.datetime):
         return f"TIMESTAMP '{label.isoformat(sep=' ')}'"
     if isinstance(label, datetime.date):
