@@ -8,9 +8,10 @@ import pytest
 from compare import assert_same
 
 import evenscore as es
-from data import DEFAULTS, NAMES, as_dict, repeated_users
+from data import NAMES, as_dict, repeated_users
+from evenscore.data.spec import TallySpec
 from evenscore.engines.by_user import is_by_user, merge_by_user, open_by_user
-from evenscore.engines.relations import write_by_user
+from evenscore.engines.files import write_by_user
 
 LATTICE = es.Lattice(0, 1, cells=64)
 
@@ -32,7 +33,7 @@ def days(folder, n_days=3, text=False, **design):
 def write(paths, folder, **options):
     outputs = [folder / f"{path.stem}.users.parquet" for path in paths]
     for path, output in zip(paths, outputs, strict=True):
-        write_by_user(path, output, **DEFAULTS | NAMES | {"lattice": LATTICE} | options)
+        write_by_user(path, output, TallySpec(**NAMES | {"lattice": LATTICE} | options))
     return outputs
 
 
@@ -79,13 +80,13 @@ def test_tallies_of_days_are_refused_with_the_reason(tmp_path):
 def test_files_that_do_not_fit_say_so(tmp_path):
     _, paths = days(tmp_path)
     first, second = write(paths[:1], tmp_path)[0], write(paths[1:2], tmp_path, lattice=es.Lattice(0, 1, cells=32))[0]
-    assert is_by_user(first) and not is_by_user(paths[0]) and open_by_user(first).n_rows == 2_000
+    assert is_by_user(first) and not is_by_user(paths[0]) and open_by_user(first).recipe.n_rows == 2_000
     with pytest.raises(es.MergeError, match=r"have different lattices: .*--lattice"):
         merge_by_user([first, second], 10**9)
     with pytest.raises(es.FileError, match="holds no user-level rows"):
         merge_by_user([paths[0]], 10**9)
     with pytest.raises(es.OptionError, match="user-level rows need users"):
-        write_by_user(paths[0], tmp_path / "out.parquet", **DEFAULTS | NAMES | {"user": None})
+        write_by_user(paths[0], tmp_path / "out.parquet", TallySpec(**NAMES | {"user": None}))
     assert not (tmp_path / "out.parquet").exists() and not list(tmp_path.glob(".*"))
 
 
