@@ -15,7 +15,7 @@ from evenscore.engines.survey import Survey
 from evenscore.errors import DataError
 from evenscore.tallies.counting import count
 from evenscore.tallies.lattice import Lattice
-from evenscore.tallies.spanning import MAX_CROSS_BYTES
+from evenscore.tallies.spanning import limit_cross
 from evenscore.tallies.tally_state import GroupTally, Tally
 from evenscore.types import Array
 
@@ -99,7 +99,7 @@ class Recipe:
         total: Tally | None = None
         for part in tallies:
             total = part if total is None else total + part
-            limit_cross(total)
+            limit_cross(total.cross, total.n_spanning, len(total.groups))
         return self.zero if total is None else total
 
     def finish(self, total: Tally) -> Tally:
@@ -112,12 +112,3 @@ class Recipe:
 
 def _plain(array: Array) -> Array:
     return array.filled(0) if isinstance(array, np.ma.MaskedArray) else array
-
-
-def limit_cross(tally: Tally) -> None:
-    """Refuse sums between groups that outgrow the memory."""
-    if sum(sums.nbytes for sums in tally.cross.values()) > MAX_CROSS_BYTES:
-        raise DataError(
-            f"{tally.n_spanning:,} users occur in several of {len(tally.groups)} groups, and the sums that tie the groups together "
-            f"outgrow {MAX_CROSS_BYTES >> 30} GB; use fewer groups or a coarser lattice (cells=128)"
-        )
