@@ -172,6 +172,7 @@ def test_importing_a_module_never_replaces_a_function(module):
 OLD_PATHS = {
     "calibration.carrying": "calibrated_tally",
     "calibration_error": "calibration_error",
+    "multiobjective.fitting": "calibrate_jointly",
     "coding": "encode",
     "splits": "Split",
     "parity": "parity_family",
