@@ -102,11 +102,6 @@ def json_ready(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
-def json_fields(result: object, *names: str) -> dict[str, Any]:
-    """Some of a result's fields and properties in plain values."""
-    return {name: json_ready(getattr(result, name)) for name in names}
-
-
 def number_text(value: Any) -> str:
     """A number as a person would write it."""
     if value is None or (isinstance(value, float) and math.isnan(value)):

@@ -22,7 +22,7 @@ from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.miscalibration.error_result import CalibrationError
 from evenscore.ordering import OrderingTest
 from evenscore.parity.parity_result import ParityTest
-from evenscore.tables import Table, json_fields, json_ready, label_text
+from evenscore.tables import Table, json_ready, label_text
 from evenscore.tallies.tally_state import Tally
 from evenscore.thresholds.thresholds_result import Thresholds
 
@@ -97,6 +97,14 @@ class Subject:
         """Whether every pair of groups could be judged."""
         return all(pair.judged for pair in self.parity.pairs)
 
+    def _parts(self) -> dict[str, Any]:
+        return {
+            "calibration_error": self.calibration,
+            "thresholds": self.thresholds,
+            "impact": self.impact,
+            "repair": self.repair,
+        }
+
     def rows(self) -> list[dict[str, Any]]:
         """One row a test."""
         return [
@@ -114,23 +122,25 @@ class Subject:
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON-ready values."""
-        later = {
-            "calibration_error": self.calibration,
-            "thresholds": self.thresholds,
-            "impact": self.impact,
-            "repair": self.repair,
-        }
         return {
-            **json_fields(self, "score", "attribute", "verdict", "reason", "alpha", "decides", "minimum_detectable_gap"),
+            "score": self.score,
+            "attribute": list(self.attribute),
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "alpha": self.alpha,
+            "decides": list(self.decides),
+            "minimum_detectable_gap": json_ready(self.minimum_detectable_gap),
             "max_gap": json_ready(self.parity.max_gap),
             "fingerprint": fingerprint(self.tally),
             "groups": json_ready(self.tally.rows()),
             "tally": self.tally.to_dict(),
             "tests": {name: test.to_dict() for name, test in self.tests.items()},
             "curves": self.curves.to_dict(),
-            **json_fields(self, "threshold", "positive"),
-            **{name: None if result is None else result.to_dict() for name, result in later.items()},
-            **json_fields(self, "unavailable", "notes"),
+            "threshold": self.threshold,
+            "positive": self.positive,
+            **{name: None if part is None else part.to_dict() for name, part in self._parts().items()},
+            "unavailable": dict(self.unavailable),
+            "notes": list(self.notes),
         }
 
 
@@ -232,7 +242,14 @@ class Audit(Table):
             "schema": SCHEMA,
             "schema_version": SCHEMA_VERSION,
             "evenscore": self.provenance.versions["evenscore"],
-            **json_fields(self, "title", "verdict", "reason", "summary", "alpha", "tolerance", "max_gap", "minimum_detectable_gap"),
+            "title": self.title,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "summary": self.summary,
+            "alpha": self.alpha,
+            "tolerance": self.tolerance,
+            "max_gap": json_ready(self.max_gap),
+            "minimum_detectable_gap": json_ready(self.minimum_detectable_gap),
             "gate": {
                 "rule": gate.rule,
                 "require_power": self.gate.require_power,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from evenscore._version import __version__
-from evenscore.tables import json_fields
+from evenscore.tables import json_ready
 
 MOST_HASHED = 1 << 30  # bytes of files that are hashed; the fingerprint of the sums covers any size
 
@@ -42,9 +42,11 @@ class Provenance:
     def to_dict(self) -> dict[str, Any]:
         """In JSON-ready values."""
         return {
-            **json_fields(self, "created", "seed"),
+            "created": self.created,
+            "seed": self.seed,
             "sources": [{"name": s.name, "bytes": s.size, "sha256": s.sha256 or None} for s in self.sources],
-            **json_fields(self, "versions", "configuration"),
+            "versions": dict(self.versions),
+            "configuration": json_ready(self.configuration),
         }
 
 
