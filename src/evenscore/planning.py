@@ -12,8 +12,9 @@ from evenscore.errors import DataError, OptionError, require_alpha, require_gap,
 from evenscore.estimation.comparison import compare_groups
 from evenscore.estimation.gaps import Null, comparison_grid, estimate_gap, judgeable
 from evenscore.estimation.inference import seeded
+from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.verdict import largest
-from evenscore.parity.methods import AUTO, METHODS, POWER, detectable_gap, draw_statistics, gather, parts_of
+from evenscore.parity.methods import AUTO, METHODS, detectable_gap, draw_statistics, gather, parts_of
 from evenscore.simulation import simulate
 from evenscore.tables import Table, json_ready, label_text, number_text
 from evenscore.tallies.pairs import PairSums

@@ -8,8 +8,8 @@ import importlib.util
 import math
 import sys
 import unicodedata
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, overload
 
 import numpy as np
 
@@ -83,12 +83,16 @@ def _first_installed() -> str:
 
 
 def label_text(label: Any) -> str:
-    """A group label for people: parts of an intersection are joined."""
+    """A group label for people: labels of an intersection are joined."""
     if isinstance(label, tuple):
-        return " × ".join(label_text(part) for part in label)
+        return " × ".join(map(label_text, label))
     return str(label)
 
 
+@overload
+def json_ready(value: dict[Any, Any]) -> dict[str, Any]: ...
+@overload
+def json_ready(value: object) -> Any: ...
 def json_ready(value: Any) -> Any:
     """Plain values only: no NumPy scalars, and None for what JSON cannot say (nan, infinity)."""
     if isinstance(value, dict):
@@ -100,6 +104,11 @@ def json_ready(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def values_of(record: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
+    """Attributes of a record by name; by default all the fields of a dataclass with slots."""
+    return {name: getattr(record, name) for name in (type(record).__slots__ if names is None else names)}
 
 
 def number_text(value: Any) -> str:
@@ -150,7 +159,7 @@ def text_table(rows: Sequence[dict[str, Any]], limit: int = 40) -> str:
     body = [[printable(cell) for cell in line] for line in body]
     widths = [max(_width(line[i]) for line in [header, *body]) for i in range(len(header))]
     lines = [
-        "  " + "  ".join(_padded(cell, width, num) for cell, width, num in zip(line, widths, numeric, strict=True)).rstrip()
+        "  " + "  ".join(_pad(cell, width, num) for cell, width, num in zip(line, widths, numeric, strict=True)).rstrip()
         for line in [header, *body]
     ]
     if len(rows) > limit:
@@ -163,7 +172,7 @@ def _width(text: str) -> int:
     return sum(0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def _padded(text: str, width: int, right: bool) -> str:
+def _pad(text: str, width: int, right: bool) -> str:
     blanks = " " * (width - _width(text))
     return blanks + text if right else text + blanks
 

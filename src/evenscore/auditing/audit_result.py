@@ -16,13 +16,13 @@ from evenscore.auditing.repair import Repair
 from evenscore.calibration.fitting import fingerprint
 from evenscore.errors import EvenscoreError, OptionError, shortened
 from evenscore.estimation.fitted_curves import Curves
-from evenscore.estimation.verdict import combine, largest
+from evenscore.estimation.verdict import combine, join_reasons, largest
 from evenscore.impact.impact_result import Impact
 from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.miscalibration.error_result import CalibrationError
 from evenscore.ordering import OrderingTest
 from evenscore.parity.parity_result import ParityTest
-from evenscore.tables import Table, json_ready, label_text
+from evenscore.tables import Table, json_ready, label_text, values_of
 from evenscore.tallies.tally_state import Tally
 from evenscore.thresholds.thresholds_result import Thresholds
 
@@ -84,8 +84,7 @@ class Subject:
     @property
     def reason(self) -> str:
         """Why the verdict is what it is."""
-        wanted = [self.tests[name].reason for name in self.decides if self.tests[name].verdict == self.verdict]
-        return "; ".join(dict.fromkeys(wanted))
+        return join_reasons((self.tests[name] for name in self.decides), self.verdict)
 
     @property
     def minimum_detectable_gap(self) -> float:
@@ -96,14 +95,6 @@ class Subject:
     def fully_judged(self) -> bool:
         """Whether every pair of groups could be judged."""
         return all(pair.judged for pair in self.parity.pairs)
-
-    def _parts(self) -> dict[str, Any]:
-        return {
-            "calibration_error": self.calibration,
-            "thresholds": self.thresholds,
-            "impact": self.impact,
-            "repair": self.repair,
-        }
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a test."""
@@ -122,26 +113,19 @@ class Subject:
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON-ready values."""
-        return {
-            "score": self.score,
-            "attribute": list(self.attribute),
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "alpha": self.alpha,
-            "decides": list(self.decides),
-            "minimum_detectable_gap": json_ready(self.minimum_detectable_gap),
-            "max_gap": json_ready(self.parity.max_gap),
+        document = values_of(self, ("score", "attribute", "verdict", "reason", "alpha", "decides", "minimum_detectable_gap"))
+        document |= {
+            "max_gap": self.parity.max_gap,
             "fingerprint": fingerprint(self.tally),
-            "groups": json_ready(self.tally.rows()),
+            "groups": self.tally.rows(),
             "tally": self.tally.to_dict(),
             "tests": {name: test.to_dict() for name, test in self.tests.items()},
             "curves": self.curves.to_dict(),
-            "threshold": self.threshold,
-            "positive": self.positive,
-            **{name: None if part is None else part.to_dict() for name, part in self._parts().items()},
-            "unavailable": dict(self.unavailable),
-            "notes": list(self.notes),
         }
+        document |= values_of(self, ("threshold", "positive"))
+        steps = {"calibration_error": self.calibration} | values_of(self, ("thresholds", "impact", "repair"))
+        document |= {name: None if step is None else step.to_dict() for name, step in steps.items()}
+        return json_ready(document | {"unavailable": dict(self.unavailable), "notes": self.notes})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -174,9 +158,9 @@ class Audit(Table):
     @property
     def tests(self) -> dict[str, Any]:
         """Every test by name; with several scores or attributes the name says which."""
-        return {key: test for subject in self.subjects for key, test in self._named(subject, subject.tests).items()}
+        return {key: test for subject in self.subjects for key, test in self._name_tests(subject, subject.tests).items()}
 
-    def _named(self, subject: Subject, found: dict[str, Any]) -> dict[str, Any]:
+    def _name_tests(self, subject: Subject, found: dict[str, Any]) -> dict[str, Any]:
         return found if len(self.subjects) == 1 else {f"{subject.name}: {name}": value for name, value in found.items()}
 
     @property
@@ -238,25 +222,11 @@ class Audit(Table):
     def to_dict(self) -> dict[str, Any]:
         """The whole audit in JSON-ready values, as the published schema describes them."""
         gate = self.check()
-        return {
-            "schema": SCHEMA,
-            "schema_version": SCHEMA_VERSION,
-            "evenscore": self.provenance.versions["evenscore"],
-            "title": self.title,
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "summary": self.summary,
-            "alpha": self.alpha,
-            "tolerance": self.tolerance,
-            "max_gap": json_ready(self.max_gap),
-            "minimum_detectable_gap": json_ready(self.minimum_detectable_gap),
-            "gate": {
-                "rule": gate.rule,
-                "require_power": self.gate.require_power,
-                "outcome": gate.outcome,
-                "exit_code": gate.code,
-                "reason": gate.reason,
-            },
+        versions = {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, "evenscore": self.provenance.versions["evenscore"]}
+        found = ("title", "verdict", "reason", "summary", "alpha", "tolerance", "max_gap", "minimum_detectable_gap")
+        asked = {"rule": gate.rule, "require_power": self.gate.require_power}
+        return json_ready(versions | values_of(self, found)) | {
+            "gate": asked | {"outcome": gate.outcome, "exit_code": gate.code, "reason": gate.reason},
             "subjects": [subject.to_dict() for subject in self.subjects],
             "notes": self.notes,
             "provenance": self.provenance.to_dict(),

@@ -36,6 +36,7 @@ from evenscore.estimation.inference import (
     welch_z,
 )
 from evenscore.estimation.multiplicity import holm
+from evenscore.estimation.pairwise import Formulation
 from evenscore.parity.joint import JointDraws
 from evenscore.parity.methods import (
     AUTO,
@@ -50,7 +51,7 @@ from evenscore.parity.methods import (
     p_value,
     parts_of,
 )
-from evenscore.parity.parity_result import Formulation, PairTest, ParityTest
+from evenscore.parity.parity_result import PairTest, ParityTest
 from evenscore.parity.reasons import few_users, judged, means_only, too_coarse_words, why_not
 from evenscore.parity.regions import find_regions
 from evenscore.tallies.tally_state import Tally, require_groups, require_tally

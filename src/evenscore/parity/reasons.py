@@ -7,8 +7,9 @@ from dataclasses import replace
 from evenscore.estimation.bandwidth import narrow_words
 from evenscore.estimation.comparison import Comparison
 from evenscore.estimation.gaps import MIN_EFFECTIVE, Process, enough_users
+from evenscore.estimation.pairwise import not_shown
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
-from evenscore.parity.parity_result import PairTest, not_shown
+from evenscore.parity.parity_result import PairTest
 from evenscore.tallies.tally_state import Tally
 
 

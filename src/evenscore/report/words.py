@@ -85,8 +85,7 @@ def largest_gap(test: ParityTest) -> str:
 
 def largest_pair(test: ParityTest) -> PairTest | None:
     """The pair of groups with the largest gap."""
-    known = [pair for pair in test.pairs if np.isfinite(pair.max_gap)]
-    return max(known, key=lambda pair: abs(pair.max_gap)) if known else None
+    return test.largest_pair
 
 
 def sides(pair: PairTest, gap: float) -> str:
