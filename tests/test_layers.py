@@ -127,7 +127,7 @@ def test_a_library_is_imported_only_where_it_belongs_and_when_it_is_needed(modul
 def test_the_walk_sees_imports():
     seen = {(name, inside) for path in FILES for name, inside in imports(path)}
     assert {("numpy", False), ("duckdb", True), ("evenscore.tallies.archive.save_tally", True)} <= seen
-    assert ("report.figures", True) in set(imported_modules(MODULES["estimation.fitted_curves"]))
+    assert ("report.plots", True) in set(imported_modules(MODULES["tables"]))
 
 
 def test_names_say_which_module_is_meant():
