@@ -102,8 +102,8 @@ def audit(context: click.Context, /, data: tuple[str, ...], quiet: bool, **optio
 
 
 def _audit(context: click.Context, data: tuple[str, ...], options: dict[str, Any], quiet: bool) -> Audit:
-    from evenscore.auditing import UNSAID
     from evenscore.auditing import audit as run_audit
+    from evenscore.engines.data_or_tally import UNSAID
     from evenscore.tallies.archive import is_tally_file
 
     attributes = [_parts(each) for each in options.pop("attributes")]

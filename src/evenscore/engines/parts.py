@@ -12,7 +12,6 @@ from evenscore.data.coding import Users, hashed_users, independent_users, intege
 from evenscore.data.observations import Columns, Observations, empty_split, rows_in_split
 from evenscore.data.splits import Split
 from evenscore.engines.survey import Survey
-from evenscore.errors import DataError
 from evenscore.tallies.counting import count
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.spanning import limit_cross
