@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from evenscore.errors import OptionError, require_alpha, require_flag, require_gap, require_option
 from evenscore.estimation.bandwidth import narrow_words
 from evenscore.estimation.comparison import Comparison, Sides, compare_groups
-from evenscore.estimation.fitted_curves import grid_positions, margins
+from evenscore.estimation.fitted_curves import grid_positions
 from evenscore.estimation.gaps import (
     Null,
     Process,
@@ -31,6 +31,7 @@ from evenscore.estimation.inference import (
     draw_normal,
     empirical_p,
     empirical_p_values,
+    margins,
     seeded,
     sup_tail,
     welch_z,
@@ -38,6 +39,7 @@ from evenscore.estimation.inference import (
 from evenscore.estimation.multiplicity import holm
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity.joint import JointDraws
+from evenscore.parity.judgement import few_users, find_regions, judge, means_only, too_coarse_words, why_not
 from evenscore.parity.methods import (
     AUTO,
     CORRECTIONS,
@@ -53,8 +55,6 @@ from evenscore.parity.methods import (
     p_value,
 )
 from evenscore.parity.parity_result import Formulation, PairTest, ParityTest
-from evenscore.parity.reasons import few_users, judge, means_only, too_coarse_words, why_not
-from evenscore.parity.regions import find_regions
 from evenscore.tallies.tally_state import Tally, require_groups, require_tally
 from evenscore.types import Floats, Progress
 
@@ -249,7 +249,7 @@ def _test_all(
 
 def _test_pair(comparison: Comparison, rng: np.random.Generator, options: Options) -> tuple[PairTest, Evidence | None]:
     """One comparison, before adjustment; no evidence when it cannot be judged."""
-    tally, pair = comparison.tally, PairTest(comparison.a.label, comparison.b.label)
+    tally, pair = comparison.a.tally, PairTest(comparison.a.label, comparison.b.label)
     for side in comparison.sides:
         if side.n_rows == 0:
             weightless = " that weigh anything" if tally.columns is not None and tally.columns.weight is not None else ""
@@ -326,7 +326,7 @@ def _gap_under_null(comparison: Comparison, options: Options) -> GapUnderNull | 
         return why_not(comparison, process)
     keep = able & fine_enough(comparison, process, points, smoothing)
     if not keep.any():
-        return too_coarse_words(comparison.tally, smoothing)
+        return too_coarse_words(comparison.a.tally, smoothing)
     left_out, too_coarse = int((~able).sum()), int((able & ~keep).sum())
     return GapUnderNull(smoothing, points[keep], null, process.at(keep), left_out, too_coarse)
 
