@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from evenscore.calibration import calibrate
 from evenscore.calibration.calibrator import Calibrator
-from evenscore.calibration.fitting import calibrate
 from evenscore.calibration.maps import GroupMap
 from evenscore.data.columns import number_array
 from evenscore.errors import DataError, OptionError, require_alpha, require_flag, require_option, shortened
