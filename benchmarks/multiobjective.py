@@ -19,12 +19,12 @@ import numpy as np
 import evenscore as es
 from evenscore.data.coding import hash_integers
 from evenscore.data.splits import Split
+from evenscore.multiobjective import Setting, as_map, candidates_of
 from evenscore.multiobjective.axes import NODES, make_axes, node_positions
 from evenscore.multiobjective.choosing import choose
-from evenscore.multiobjective.fitting import Setting, as_map, candidates_of
 from evenscore.multiobjective.maps import GroupMaps, ReadyMaps
 from evenscore.multiobjective.points import points_of_groups
-from evenscore.multiobjective.rows import observe_jointly
+from evenscore.multiobjective.rows import ObjectivesSpec, observe_jointly
 from evenscore.simulation import PoissonRows, simulate_objectives
 from evenscore.simulation.objectives import feed, toy
 
@@ -46,7 +46,7 @@ def one_by_one(data, spec):
 def errors_of(spec, seed):
     """Squared errors of every candidate, of auto and of one-by-one calibration, averaged over groups and objectives."""
     data, fresh = spec.data((seed, 0)), feed(FRESH, spec.bends[0]).data((seed, 1))
-    rows = observe_jointly(data, **spec.columns)
+    rows = observe_jointly(data, ObjectivesSpec(**spec.columns))
     axes = make_axes(rows.scores, rows.columns.scores, "auto", NODES[3])
     setting = Setting("auto", "risk", 1, False, rows.binary, np.zeros(3))
     singles = one_by_one(data, spec)
@@ -175,7 +175,7 @@ def causes(runs, fitted_on=(4_000, 16_000, 64_000)):
 def lemma_p_values(data, seed):
     spec = calibrated(1)
     test = es.joint_calibration_test(data, **spec.columns, seed=seed)
-    single = {f"{part.outcome} in {part.group}": part.p_value for part in test.parts}
+    single = {f"{case.outcome} in {case.group}": case.p_value for case in test.cases}
     return single | {"all, Holm": test.p_value}
 
 

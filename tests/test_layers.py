@@ -23,7 +23,9 @@ LAYERS = (
         "saving",
         "tables",
         "data",
+        "codec",
         "tallies",
+        "data.spec",
         "engines",
         "estimation",
         "parity",
@@ -41,7 +43,7 @@ DOWNWARDS = {(layer, "report") for layer in LAYERS}
 HOMES = {
     **dict.fromkeys(("pandas", "polars", "numba"), None),
     "sklearn": "sklearn.py",
-    "duckdb": "engines/",
+    "duckdb": "engines/duck.py",
     "jinja2": "report/html.py",
     "dask": "engines/dask.py",
     "ibis": "engines/ibis.py",
@@ -88,7 +90,8 @@ def imported_modules(path):
 
 
 def layer_of(module):
-    return module.split(".")[0]
+    """The folder, or the module itself where it has a place of its own."""
+    return module if module in LAYERS else module.split(".")[0]
 
 
 def run(program):

@@ -27,12 +27,12 @@ from evenscore.marginal import marginal_test as marginal_test
 from evenscore.marginal.marginal_result import MarginalTest as MarginalTest
 from evenscore.miscalibration import CalibrationError as CalibrationError
 from evenscore.miscalibration import calibration_error as calibration_error
+from evenscore.multiobjective import calibrate_jointly as calibrate_jointly
 from evenscore.multiobjective.accuracy import BetterWeights as BetterWeights
 from evenscore.multiobjective.accuracy import better_weights as better_weights
 from evenscore.multiobjective.auditing import ObjectivesAudit as ObjectivesAudit
 from evenscore.multiobjective.auditing import audit_objectives as audit_objectives
 from evenscore.multiobjective.calibrator import JointCalibrator as JointCalibrator
-from evenscore.multiobjective.fitting import calibrate_jointly as calibrate_jointly
 from evenscore.multiobjective.lemma import LemmaTest as LemmaTest
 from evenscore.multiobjective.lemma import joint_calibration_test as joint_calibration_test
 from evenscore.multiobjective.sweep import WeightSweep as WeightSweep

@@ -37,6 +37,7 @@ MOVED = {
     "kernels": "estimation.kernels",
     "lattice": "tallies.lattice",
     "marginal.result": "marginal.marginal_result",
+    "multiobjective.fitting": "multiobjective",
     "multiplicity": "estimation.multiplicity",
     "observations": "data.observations",
     "parity.result": "parity.parity_result",

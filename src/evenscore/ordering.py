@@ -18,9 +18,10 @@ from evenscore.estimation.fitted_curves import own_covariance
 from evenscore.estimation.gaps import MIN_EFFECTIVE
 from evenscore.estimation.inference import DRAWS, PValue, draw_normal, empirical_p, seeded
 from evenscore.estimation.multiplicity import holm
+from evenscore.estimation.pairwise import GroupPair, PairwiseTest
 from evenscore.estimation.smoothing import Smoothing, unsmoothed
-from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine, largest, smallest
-from evenscore.tables import Table, json_ready, label_text, number_text, p_text
+from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, join_reasons, largest
+from evenscore.tables import json_ready, label_text, number_text, values_of
 from evenscore.tallies.tally_state import Tally, require_groups, require_tally
 from evenscore.tallies.view import GroupView, residual_covariance
 from evenscore.types import Floats
@@ -30,7 +31,7 @@ UNSHOWN = "no misordering is shown"
 
 
 @dataclass(frozen=True, slots=True)
-class OrderingPair:
+class OrderingPair(GroupPair):
     """Two groups: whether a lower score of one goes with a higher outcome than a higher score of the other.
 
     misordered_share: estimated share of pairs of people, one of each group, that the score orders wrongly; at_least: its lower
@@ -54,8 +55,10 @@ class OrderingPair:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class OrderingTest(Table):
-    """The result of ``es.ordering_test``."""
+class OrderingTest(PairwiseTest):
+    """The result of ``es.ordering_test``. A row has the misordered_share of pairs of people, and its lower limit at_least."""
+
+    COLUMNS = ("group_a", "group_b", "p_value", "p_adjusted", "misordered_share", "at_least", "worst", "verdict")
 
     pairs: tuple[OrderingPair, ...]
     alpha: float
@@ -70,55 +73,31 @@ class OrderingTest(Table):
         return f"a higher score never stands for a lower expected outcome{slack}, whichever groups the two people are from"
 
     @property
-    def p_value(self) -> float:
-        """The smallest adjusted p-value; nan when no pair could be judged."""
-        return smallest(pair.p_adjusted for pair in self.pairs)
-
-    @property
     def misordered_share(self) -> float:
         """The largest estimated share of misordered pairs of people."""
         return largest(pair.misordered_share for pair in self.pairs)
 
     @property
-    def verdict(self) -> str:
-        """ "disparity", "parity" (with a tolerance only) or "inconclusive"."""
-        return combine(pair.verdict for pair in self.pairs)
-
-    @property
     def reason(self) -> str:
         """Why the verdict is what it is."""
-        wanted = [pair for pair in self.pairs if pair.verdict == self.verdict]
-        if self.verdict == INCONCLUSIVE and len(wanted) > 1:
-            return "; ".join(dict.fromkeys(pair.reason if np.isnan(pair.p_value) else UNSHOWN for pair in wanted))
-        return "; ".join(dict.fromkeys(pair.reason for pair in wanted))
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One row a pair: p_value, p_adjusted, misordered_share of pairs of people, at_least (its lower limit), worst, verdict."""
-        names = ("group_a", "group_b", "p_value", "p_adjusted", "misordered_share", "at_least", "worst", "verdict")
-        return [{name: getattr(pair, name) for name in names} for pair in self.pairs]
+        undecided = [pair for pair in self.pairs if pair.verdict == INCONCLUSIVE]
+        if self.verdict == INCONCLUSIVE and len(undecided) > 1:
+            return "; ".join(dict.fromkeys(UNSHOWN if pair.judged else pair.reason for pair in undecided))
+        return join_reasons(self.pairs, self.verdict)
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
         names = ("null", "alpha", "tolerance", "weighting", "p_value", "misordered_share", "verdict", "reason")
-        return {name: json_ready(getattr(self, name)) for name in names} | {
-            "pairs": [json_ready({name: getattr(pair, name) for name in OrderingPair.__slots__}) for pair in self.pairs]
-        }
+        return json_ready(values_of(self, names) | {"pairs": [values_of(pair) for pair in self.pairs]})
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the share of misordered pairs of people, by pair of groups (needs matplotlib)."""
-        from evenscore.report.audit_figures import draw_ordering
-
-        return draw_ordering(self, ax)
-
-    def _title(self) -> str:
-        return f"Ordering test: {self.verdict}, p = {p_text(self.p_value)}"
+    def _heading(self) -> str:
+        return "Ordering test"
 
     def _notes(self) -> list[str]:
-        return [
-            f"null: {self.null}",
-            f"verdict: {self.verdict}, because {self.reason}",
-            "misordered share: of pairs of people, one of each group; near-ties inflate the estimate, at_least does not count them",
-        ]
+        how = (
+            "misordered share: of pairs of people, one of each group; near-ties inflate the estimate, at_least does not count them"
+        )
+        return [*PairwiseTest._notes(self), how]
 
 
 @dataclass(frozen=True, slots=True)

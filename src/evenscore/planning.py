@@ -12,12 +12,12 @@ from evenscore.errors import DataError, OptionError, require_alpha, require_gap,
 from evenscore.estimation.comparison import compare_groups
 from evenscore.estimation.gaps import Null, comparison_grid, estimate_gap, judgeable
 from evenscore.estimation.inference import seeded
+from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import largest
-from evenscore.parity.methods import AUTO, METHODS, POWER, components_of, detectable_gap, draw_statistics, gather
+from evenscore.parity.methods import AUTO, METHODS, components_of, detectable_gap, draw_statistics, gather
 from evenscore.simulation import simulate
 from evenscore.tables import Table, json_ready, label_text, number_text
-from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.tally_state import Tally, require_groups, require_tally
 
 DRAWS = 4000
@@ -78,12 +78,6 @@ class Plan(Table):
         """The result in JSON-ready values."""
         names = ("power", "alpha", "method", "source", "gap", "users")
         return {name: json_ready(getattr(self, name)) for name in names} | {"pairs": json_ready(self.rows())}
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the gap that is found for each pair of groups (needs matplotlib)."""
-        from evenscore.report.audit_figures import draw_plan
-
-        return draw_plan(self, ax)
 
     def _title(self) -> str:
         return f"A constant gap of {number_text(self.gap)} is found with probability {self.power:g} at level {self.alpha:g}"
@@ -201,23 +195,12 @@ def _assumed(rows_per_user: Any, correlation: float, rate: float, score: Any, ra
 
 def _scaled(tally: Tally, factor: float) -> Tally:
     """The tally of ``factor`` times as many users like these."""
-    parts = tuple(
-        replace(
-            part,
-            n_users=max(1, round(part.n_users * factor)),
-            n_rows=max(1, round(part.n_rows * factor)),
-            vectors=part.vectors * factor,
-            folds=part.folds * factor,
-            pairs=_scaled_pairs(part.pairs, factor),
-        )
-        for part in tally.parts
+    scaled = tally.changed(lambda sums: sums.scaled(factor))
+    groups = tuple(
+        replace(group, n_users=max(1, round(group.n_users * factor)), n_rows=max(1, round(group.n_rows * factor)))
+        for group in scaled.group_tallies
     )
-    cross = {pair: _scaled_pairs(sums, factor) for pair, sums in tally.cross.items()}
-    return replace(tally, parts=parts, cross=cross)
-
-
-def _scaled_pairs(sums: PairSums, factor: float) -> PairSums:
-    return replace(sums, values=sums.values * factor)
+    return replace(scaled, group_tallies=groups)
 
 
 def _smallest_gap(tally: Tally, a: Any, b: Any, method: str, weighting: str, alpha: float, power: float, seed: int) -> float:

@@ -27,7 +27,7 @@ def pack_label(label: Any) -> list[Any]:
     """A label with its type, as JSON can hold it."""
     kind = type(label)
     if kind is tuple:
-        return ["tuple", [pack_label(part) for part in label]]
+        return ["tuple", [*map(pack_label, label)]]
     if kind in (float, bytes):
         return [kind.__name__, label.hex()]
     if kind in (datetime.date, datetime.datetime, datetime.time):
@@ -57,7 +57,7 @@ def unpack_label(packed: Any) -> Any:
     """The label that ``pack_label`` packed."""
     kind, value = packed
     if kind == "tuple":
-        return tuple(unpack_label(part) for part in value)
+        return tuple(map(unpack_label, value))
     if kind not in _UNPACK or not isinstance(value, str):
         raise ValueError("a group label is of no known type")
     return _UNPACK[kind](value)

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenscore.calibration import calibrate
-from evenscore.calibration.calibrator import ON_UNKNOWN, Calibrator
+from evenscore.calibration.calibrator import Calibrator
+from evenscore.calibration.matching import ON_UNKNOWN
 from evenscore.engines import tally
 from evenscore.errors import DataError, EvenscoreError, EvenscoreWarning, OptionError, listing, require_option, shortened
 from evenscore.types import Array, Floats

@@ -8,8 +8,8 @@ import importlib.util
 import math
 import sys
 import unicodedata
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, overload
 
 import numpy as np
 
@@ -33,6 +33,10 @@ class Table:
     def _notes(self) -> list[str]:
         return []
 
+    def _shown_rows(self) -> list[dict[str, Any]]:
+        """What is printed; a table with very many rows has a shorter one to show."""
+        return self.rows()
+
     def frame(self, kind: str | None = None) -> Any:
         """The rows as a frame: of the kind the data came in, else the first installed of pandas, polars and pyarrow."""
         return as_frame(self.rows(), getattr(self, "frame_kind", None) if kind is None else kind)
@@ -41,13 +45,19 @@ class Table:
         """The result in JSON-ready values."""
         return {"title": self._title(), "rows": json_ready(self.rows()), "notes": self._notes()}
 
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the result, on new axes or on those given (needs matplotlib)."""
+        from evenscore.report.plots import plot
+
+        return plot(self, ax)
+
     def __repr__(self) -> str:
         notes = [f"  {printable(note, 400)}" for note in self._notes()]
-        return "\n".join([printable(self._title(), 400), "", text_table(self.rows()), *notes])
+        return "\n".join([printable(self._title(), 400), "", text_table(self._shown_rows()), *notes])
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{html.escape(printable(note, 400))}</p>" for note in self._notes())
-        return f"<p><b>{html.escape(printable(self._title(), 400))}</b></p>{html_table(self.rows())}{notes}"
+        return f"<p><b>{html.escape(printable(self._title(), 400))}</b></p>{html_table(self._shown_rows())}{notes}"
 
 
 def as_frame(rows: list[dict[str, Any]], kind: str | None = None) -> Any:
@@ -79,12 +89,16 @@ def _first_installed() -> str:
 
 
 def label_text(label: Any) -> str:
-    """A group label for people: parts of an intersection are joined."""
+    """A group label for people: labels of an intersection are joined."""
     if isinstance(label, tuple):
-        return " × ".join(label_text(part) for part in label)
+        return " × ".join(map(label_text, label))
     return str(label)
 
 
+@overload
+def json_ready(value: dict[Any, Any]) -> dict[str, Any]: ...
+@overload
+def json_ready(value: object) -> Any: ...
 def json_ready(value: Any) -> Any:
     """Plain values only: no NumPy scalars, and None for what JSON cannot say (nan, infinity)."""
     if isinstance(value, dict):
@@ -96,6 +110,17 @@ def json_ready(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def json_fields(result: object, *names: str) -> dict[str, Any]:
+    """Some of a result's fields and properties in plain values."""
+    plain: dict[str, Any] = json_ready(values_of(result, names))
+    return plain
+
+
+def values_of(record: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
+    """Attributes of a record by name; by default all the fields of a dataclass with slots."""
+    return {name: getattr(record, name) for name in (type(record).__slots__ if names is None else names)}
 
 
 def number_text(value: Any) -> str:
@@ -146,7 +171,7 @@ def text_table(rows: Sequence[dict[str, Any]], limit: int = 40) -> str:
     body = [[printable(cell) for cell in line] for line in body]
     widths = [max(_width(line[i]) for line in [header, *body]) for i in range(len(header))]
     lines = [
-        "  " + "  ".join(_padded(cell, width, num) for cell, width, num in zip(line, widths, numeric, strict=True)).rstrip()
+        "  " + "  ".join(_pad(cell, width, num) for cell, width, num in zip(line, widths, numeric, strict=True)).rstrip()
         for line in [header, *body]
     ]
     if len(rows) > limit:
@@ -159,7 +184,7 @@ def _width(text: str) -> int:
     return sum(0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def _padded(text: str, width: int, right: bool) -> str:
+def _pad(text: str, width: int, right: bool) -> str:
     blanks = " " * (width - _width(text))
     return blanks + text if right else text + blanks
 

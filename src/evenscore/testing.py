@@ -45,7 +45,7 @@ def assert_parity(data: Any, *, tolerance: float, **options: Any) -> ParityTest:
     'parity'
     """
     __tracebackhide__ = True
-    return _held(data, Gate("equivalence"), options | {"tolerance": tolerance})
+    return _require_passed(data, Gate("equivalence"), options | {"tolerance": tolerance})
 
 
 def assert_no_disparity(data: Any, *, require_power: float | None = None, **options: Any) -> ParityTest:
@@ -64,14 +64,14 @@ def assert_no_disparity(data: Any, *, require_power: float | None = None, **opti
         The test that was passed.
     """
     __tracebackhide__ = True
-    return _held(data, Gate("difference", require_power), options)
+    return _require_passed(data, Gate("difference", require_power), options)
 
 
-def _held(data: Any, gate: Gate, options: dict[str, Any]) -> ParityTest:
+def _require_passed(data: Any, gate: Gate, options: dict[str, Any]) -> ParityTest:
     """The test when the gate is passed; a pair that cannot be judged makes the detectable gap nan, which has no power."""
     __tracebackhide__ = True
     gate.check(options.get("tolerance"))
-    test = _tested(data, options)
+    test = _run_test(data, options)
     detectable = float(np.max([pair.minimum_detectable_gap for pair in test.pairs]))
     found = judge(gate, test.verdict, detectable, test.tolerance)
     if not found.passed:
@@ -79,7 +79,7 @@ def _held(data: Any, gate: Gate, options: dict[str, Any]) -> ParityTest:
     return test
 
 
-def _tested(data: Any, options: dict[str, Any]) -> ParityTest:
+def _run_test(data: Any, options: dict[str, Any]) -> ParityTest:
     """The parity test of a tally or of data, with each option going where it belongs."""
     testing = {name: options[name] for name in (*TEST_OPTIONS, "tolerance") if name in options}
     reading = {name: value for name, value in options.items() if name not in testing}

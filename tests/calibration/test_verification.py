@@ -7,7 +7,7 @@ import pytest
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.calibration.accuracy import accuracies
-from evenscore.calibration.calibrated_tally import calibrated_tally, carried_pairs
+from evenscore.calibration.calibrated_tally import calibrated_tally
 from evenscore.calibration.sketching import overlap, sketch_users
 from evenscore.data.coding import hash_integers
 from evenscore.data.splits import Split
@@ -103,7 +103,7 @@ def test_cells_that_change_their_order():
     cells = np.array([(n_cells - 1 - c) // 2 for c in range(n_cells)])
     mine = rows.only(0)
     _, expected = oracle.tally(mine, cells[tally.lattice.cell(mine.score)], n_cells, "user")
-    found = carried_pairs(tally.parts[0].pairs, cells, cells, n_cells).matrices(0)
+    found = tally.group_tallies[0].pairs.remapped(cells, n_cells).matrices("user")
     for name in ("ww", "wy", "yy"):
         np.testing.assert_allclose(getattr(found, name), expected[name], atol=1e-9)
 

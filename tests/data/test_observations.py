@@ -13,6 +13,7 @@ from containers import BAD_ROWS, CONNECTION, CONTAINERS, N_ROWS, NAMES, PLAIN, R
 
 import evenscore as es
 from evenscore.data.observations import observe
+from evenscore.data.spec import TallySpec
 
 # Outcomes, weights, counts
 
@@ -345,6 +346,6 @@ def test_one_group_can_be_tallied_but_not_compared():
 
 def test_plain_arrays_are_not_copied():
     columns = {"s": ROWS["s"], "y": ROWS["y"], "g": ROWS["g"], "u": ROWS["u"], "v": ROWS["v"], "k": ROWS["k"]}
-    seen = observe(columns, **NAMES, weight="v", count="k")
+    seen = observe(columns, TallySpec(**NAMES, weight="v", count="k"))
     pairs = [(seen.score, "s"), (seen.outcome, "y"), (seen.users.codes, "u"), (seen.weight, "v"), (seen.count, "k")]
     assert all(array is columns[name] for array, name in pairs)

@@ -16,7 +16,8 @@ import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.data.coding import hash_ids, hash_integers
 from evenscore.data.splits import Split
-from evenscore.engines import duck, engine_of, scan
+from evenscore.engines import engine_of, relations
+from evenscore.engines.duck import Duck
 from evenscore.engines.lines import from_lines, hash_limit, to_lines
 from evenscore.engines.parts import Recipe
 from evenscore.engines.sql import DUCKDB, integer_hash
@@ -31,15 +32,17 @@ def in_files(frame, folder, n_files=3):
 @pytest.fixture
 def small_memory(monkeypatch):
     """Everything is too large, and is cut into many parts."""
-    monkeypatch.setattr(scan, "FETCHED_BYTES", 10**9)
-    monkeypatch.setattr(duck, "COUNTING_SHARE", 1e-4)
+    monkeypatch.setattr(relations, "FETCHED_BYTES", 10**9)
+    monkeypatch.setattr(relations, "COUNTING_SHARE", 1e-4)
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
 @pytest.mark.parametrize("source", ["parquet", "csv", "csv.gz", "relation"])
 def test_what_does_not_fit_into_memory_is_counted_in_parts(kind, source, tmp_path, small_memory, monkeypatch):
     spilled = []
-    monkeypatch.setattr(duck, "fetch_parquet", lambda folder, fetch=duck.fetch_parquet: spilled.append(folder) or fetch(folder))
+    monkeypatch.setattr(
+        relations, "fetch_parquet", lambda folder, fetch=relations.fetch_parquet: spilled.append(folder) or fetch(folder)
+    )
     if source == "parquet":
         data = in_files(FRAMES[kind], tmp_path)
     elif source == "relation":
@@ -137,7 +140,7 @@ def test_order_statistics_are_exact_even_when_bins_are_crowded(monkeypatch):
     scores = np.concatenate([rng.normal(0, 1e-6, 2_000), rng.normal(5, 1, 1_000), np.full(500, 5.0)])
     relation = duckdb.connect().from_df(pd.DataFrame({"s": scores}))
     ranks = np.array([0, 1, 1_000, 1_999, 2_000, 2_600, 3_498, 3_499])
-    found = survey.order_statistics(duck.Duck(relation), '"s"', None, ranks)
+    found = survey.order_statistics(Duck(relation), '"s"', None, ranks)
     assert np.array_equal(found, np.sort(scores)[ranks])
 
 
@@ -152,7 +155,7 @@ def test_intersections_of_any_type(small_memory):
     options = NAMES | {"group": ["g", "day", "ok"]}
     relation = duckdb.connect().from_df(frame)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan, "FETCHED_BYTES", 1)
+        patch.setattr(relations, "FETCHED_BYTES", 1)
         wanted = es.tally(relation, **options)
     assert_same(es.tally(relation, **options), wanted, exact=False)
 

@@ -15,7 +15,7 @@ import pytest
 from compare import assert_same
 
 import evenscore as es
-from data import DEFAULTS
+from evenscore.data.spec import TallySpec
 from evenscore.engines.files import tally_files
 
 NAMES = {"score": "s", "outcome": "y", "group": "g", "user": "u"}
@@ -110,7 +110,7 @@ SOURCES = {
 
 def read(data, **options):
     notes = []
-    return tally_files(data, say=notes.append, **DEFAULTS | NAMES | options), notes
+    return tally_files(data, TallySpec(**NAMES | options), say=notes.append), notes
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -339,7 +339,7 @@ WRONG = {
     "capitals": ({"score": "S"}, "no column 'S' for score; the file has: s, y, g, u, v; did you mean 's'?"),
     "unknown part": ({"group": ["g", "h"]}, "no column 'h' for group; the file has: s, y, g, u, v"),
     "an array": ({"user": ROWS["u"]}, "user: with files, name a column of the file instead of giving an array"),
-    "no score": ({"score": None}, "score: with files, name a column of the file instead of giving an array"),
+    "no score": ({"score": None}, "score=None: name a column or give an array"),
     "text for scores": (
         {"score": "g"},
         "column 'g' (score) does not hold a number in 1,200 of 1,200 rows (first rows, from 0: 0 (",

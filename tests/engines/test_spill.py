@@ -17,7 +17,7 @@ from compare import assert_same
 import evenscore as es
 from data import NAMES
 from evenscore.engines import spill
-from evenscore.engines.spill import bytes_of, spill_folder, sweep
+from evenscore.engines.spill import parse_memory_limit, spill_folder, sweep
 
 N_ROWS = 1_500_000
 OPTIONS = ["--score", "s", "--outcome", "y", "--group", "g", "--user", "u", "--memory-limit", "200MB"]
@@ -121,11 +121,14 @@ def test_a_place_for_temporary_files_that_is_none(tmp_path, monkeypatch):
 @pytest.mark.parametrize("limit", ["", "1 potato", "-1GB", "150MB", 0, True, "GB", "1.2.3GB", None])
 def test_sizes_that_are_none(limit):
     with pytest.raises(es.OptionError, match=r"memory_limit=.* must be a size of at least 200 MB, such as '2GB'"):
-        bytes_of(limit)
+        parse_memory_limit(limit)
 
 
 def test_sizes():
-    assert bytes_of("2gb") == bytes_of(2e9) == bytes_of("2000 MB") == 2 * 10**9 and bytes_of("1TiB") == 2**40
+    assert (
+        parse_memory_limit("2gb") == parse_memory_limit(2e9) == parse_memory_limit("2000 MB") == 2 * 10**9
+        and parse_memory_limit("1TiB") == 2**40
+    )
 
 
 # Files that disagree, or are not what they seem

@@ -14,10 +14,10 @@ import pytest
 
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
-from evenscore.calibration import storage as single_storage
-from evenscore.calibration.calibrator_file import sealed
-from evenscore.multiobjective import storage as joint_storage
-from evenscore.tallies.tally_state import VECTORS
+from evenscore.calibration.calibrator_file import checksum
+from evenscore.calibration.storage import FILE as SINGLE_FILE
+from evenscore.multiobjective.storage import FILE as JOINT_FILE
+from evenscore.tallies.blocks import VECTORS
 from hostile import FORGED, THOROUGH, places, survives
 
 FLIPS = 4000 if THOROUGH else 150
@@ -69,16 +69,16 @@ def test_flipped_bytes_never_crash(saved, kind):
         survives(load, path)
 
 
-def forged(document, place, value, storage):
+def forged(document, place, value, file):
     """The document with one value replaced, and a checksum that fits if there can be one."""
     changed = copy.deepcopy(document)
     inner = changed
     for key in place[:-1]:
         inner = inner[key]
     inner[place[-1]] = value
-    if storage is not None and place[0] != "checksum":
+    if file is not None and place[0] != "checksum":
         with contextlib.suppress(msgspec.MsgspecError, TypeError, KeyError):
-            changed["checksum"] = sealed(storage.KIND, msgspec.convert(changed["calibrator"], storage._Body)).checksum
+            changed["checksum"] = checksum(msgspec.convert(changed["calibrator"], file.codec.stored))
     return changed
 
 
@@ -96,15 +96,15 @@ def used(load, path):
     return thing
 
 
-@pytest.mark.parametrize(("kind", "storage"), [("calibrator", single_storage), ("joint", joint_storage), ("trial", None)])
-def test_forged_fields_are_used_or_refused(saved, kind, storage):
+@pytest.mark.parametrize(("kind", "file"), [("calibrator", SINGLE_FILE), ("joint", JOINT_FILE), ("trial", None)])
+def test_forged_fields_are_used_or_refused(saved, kind, file):
     path, content, load = saved[kind]
     document = json.loads(content)
     rng = random.Random(kind)
     reached = 0
     for place in places(document):
         for value in FORGED if THOROUGH else rng.sample(FORGED, 3):
-            path.write_text(json.dumps(forged(document, place, value, storage)))
+            path.write_text(json.dumps(forged(document, place, value, file)))
             reached += survives(used, load, path)
     assert reached > 0, "no forged file got past the checksum, so nothing behind it was tried"
 
@@ -116,7 +116,7 @@ def test_a_trial_with_bytes_that_are_no_text_is_refused(saved):
         load(path)
 
 
-WEIGHTS = [VECTORS.index(name) for name in ("W", "U", "A", "V0")]
+WEIGHTS = [VECTORS.names.index(name) for name in ("W", "U", "A", "V0")]
 FLOW = (
     es.parity_test,
     es.curves,
@@ -143,24 +143,20 @@ def altered(array, rng):
 def positive(array, places):
     """Weights that are not negative, else the file is refused."""
     array[:, places] = np.abs(array[:, places])
-    return array
 
 
 @pytest.mark.parametrize("seed", range(40 if THOROUGH else 3))
 def test_sums_that_contradict_each_other_mean_nothing_and_crash_nothing(seed, tmp_path):
     """What somebody forges with a right checksum is read like data that somebody forges."""
     rng = np.random.default_rng(seed)
-    parts = tuple(
-        replace(
-            part,
-            vectors=positive(altered(part.vectors, rng), WEIGHTS),
-            folds=positive(altered(part.folds, rng), [0]),
-            cell_users=np.abs(altered(part.cell_users, rng)),
-            pairs=replace(part.pairs, values=altered(part.pairs.values, rng)),
-        )
-        for part in TALLY.parts
-    )
-    replace(TALLY, parts=parts).save(tmp_path / "forged")
+    groups = []
+    for group in TALLY.group_tallies:
+        values = {name: altered(sums.values, rng) for name, sums in group.blocks.items()}
+        positive(values["vectors"], WEIGHTS)
+        positive(values["folds"], [0])
+        blocks = {name: replace(sums, values=values[name]) for name, sums in group.blocks.items()}
+        groups.append(replace(group, blocks=blocks, cell_users=np.abs(altered(group.cell_users, rng))))
+    replace(TALLY, group_tallies=tuple(groups)).save(tmp_path / "forged")
     forged_tally = es.Tally.load(tmp_path / "forged")
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)

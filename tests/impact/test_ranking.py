@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import evenscore as es
-from evenscore.impact.ranking import _clustered, _unclustered
+from evenscore.impact.ranking import _cluster_covariance, _item_covariance
 from evenscore.impact.ranks import places_of, starts_of
 from evenscore.simulation import PoissonRows, simulate_ranking
 
@@ -113,6 +113,7 @@ def test_limits_know_that_the_calibrator_is_uncertain():
     assert coverage(spec, lambda run: fitted(500, run + 1000), 25) > 0.86
 
 
+@pytest.mark.slow
 def test_limits_know_that_creators_have_many_items():
     """50 creators a group whose scores are alike: respecting queries alone is not enough."""
     spec = simulate_ranking(1500, items=8, users=50, user_correlation=0.7, curve={"a": (0, 1), "b": (-0.6, 1.6)})
@@ -180,8 +181,8 @@ def test_items_alone_are_clusters_of_one():
     rng = np.random.default_rng(0)
     group, residual = rng.integers(0, 3, 500).astype(np.uint8), rng.normal(size=(500, 4)).astype(np.float32)
     counts = np.bincount(group).astype(float)
-    one_by_one = _clustered(np.arange(500), group, residual, counts, spill=True) * 499 / 500
-    assert _unclustered(group, residual, counts) == pytest.approx(one_by_one, rel=1e-4, abs=1e-9)
+    one_by_one = _cluster_covariance(np.arange(500), group, residual, counts, spill=True) * 499 / 500
+    assert _item_covariance(group, residual, counts) == pytest.approx(one_by_one, rel=1e-4, abs=1e-9)
 
 
 def test_starts():

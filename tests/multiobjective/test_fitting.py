@@ -11,7 +11,7 @@ from evenscore.multiobjective import points as points_module
 from evenscore.multiobjective.axes import Axis, corners, make_axes, node_positions
 from evenscore.multiobjective.product_kernel import RIDGE as KERNEL_RIDGE
 from evenscore.multiobjective.regression import RIDGE
-from evenscore.multiobjective.rows import N_FOLDS, observe_jointly
+from evenscore.multiobjective.rows import N_FOLDS, ObjectivesSpec, observe_jointly
 from evenscore.simulation.objectives import feed, simulate_objectives
 
 EXACT = 1e-9  # the same sums in another order
@@ -110,7 +110,7 @@ def test_the_risk_is_that_of_users_left_out():
     spec, data = discrete_scores(users=80)
     h = (0.8, 0.8)
     joint = es.calibrate_jointly(data, **spec.columns, method="kernel", bandwidth=h)
-    rows = observe_jointly(data, **spec.columns)
+    rows = observe_jointly(data, ObjectivesSpec(**spec.columns))
     fold = rows.fold[rows.user]
     for place, group in enumerate(rows.groups):
         total, weight = 0.0, 0.0

@@ -34,6 +34,7 @@ def test_no_gap_is_inconclusive_never_fair(method):
     assert "fair" not in repr(test)
 
 
+@pytest.mark.slow
 def test_size_with_dependent_rows():
     """No gap, strongly dependent rows: about 5 % rejections by every method; a test that believes in rows has many more."""
     runs, naive_runs = 300, 60
@@ -98,6 +99,7 @@ def test_many_groups_are_adjusted_together():
     assert "joint draws" in test.adjustment
 
 
+@pytest.mark.slow
 def test_joint_adjustment_is_between_nothing_and_holm():
     """Pairs share groups, so the joint adjustment gains on Holm's; the family error stays at 5 %."""
     runs, rejected = 80, 0

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import evenscore as es
-from evenscore.simulation.catalogue import CATALOGUE, named, summary, true_means, truth_document
+from evenscore.simulation.catalogue import CATALOGUE, make_simulation, summary, true_means, truth_document
 
 
 def run(*arguments):
@@ -19,7 +19,7 @@ def run(*arguments):
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_simulation_has_words_data_and_truth(name):
-    spec = named(name, 40)
+    spec = make_simulation(name, 40)
     assert summary(name).endswith(".") and "`" not in summary(name)
     data = spec.data(1)
     assert len({len(column) for column in data.values()}) == 1 and set(data["group"]) == set(spec.groups)
@@ -31,7 +31,7 @@ def test_every_simulation_has_words_data_and_truth(name):
 @pytest.mark.parametrize("name", ["shift", "busy-users", "withheld-labels", "ranking", "objectives", "objectives-toy"])
 def test_means_are_those_of_the_outcomes(name):
     """Over many users outcomes minus means average to zero, each user weighing the same."""
-    spec = named(name, 4000)
+    spec = make_simulation(name, 4000)
     data = spec.data(2)
     for column, mean in true_means(spec, data).items():
         outcome = data[column.removeprefix("mean_")] if column != "mean" else data["outcome"]
@@ -43,7 +43,7 @@ def test_means_are_those_of_the_outcomes(name):
 
 def test_a_name_that_is_none():
     with pytest.raises(es.OptionError, match="no simulation is called 'shfit'; there are: shift"):
-        named("shfit", 10)
+        make_simulation("shfit", 10)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -52,7 +52,7 @@ def test_data_and_truth_are_written(tmp_path, kind):
     done = run("withheld-labels", "--users", 50, "--seed", 3, "--output", path)
     assert done.returncode == 0 and done.stderr == ""
     assert f"evenscore audit {path}" in done.stdout and "--nulls unlabelled" in done.stdout
-    spec = named("withheld-labels", 50)
+    spec = make_simulation("withheld-labels", 50)
     frame, data = getattr(pd, f"read_{kind}")(path), spec.data(3)
     assert list(frame) == ["score", "outcome", "group", "user"]
     for name in ("score", "outcome", "user"):
@@ -70,7 +70,7 @@ def test_expected_outcomes_on_request(tmp_path):
     assert run("shift", "--users", 20, "--means", "--output", tmp_path / "a.csv").returncode == 0
     frame = pd.read_csv(tmp_path / "a.csv")
     mine = frame[frame["group"] == "b"]
-    np.testing.assert_allclose(mine["mean"], named("shift", 20).truth.curve(mine["score"].to_numpy(), "b"))
+    np.testing.assert_allclose(mine["mean"], make_simulation("shift", 20).truth.curve(mine["score"].to_numpy(), "b"))
 
 
 def test_names_are_listed():

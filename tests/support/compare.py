@@ -17,12 +17,14 @@ def assert_same(a, b, *, exact=True, folds=True):
     assert a.lattice == b.lattice
     assert (a.n_spanning, a.binary, set(a.cross)) == (b.n_spanning, b.binary, set(b.cross))
     assert np.isclose(a.centre, b.centre, rtol=0 if exact else 1e-12, atol=0)
-    for left, right in zip(a.parts, b.parts, strict=True):
+    both = list(zip(a.group_tallies, b.group_tallies, strict=True))
+    for left, right in both:
         assert (left.n_users, left.n_rows, left.n_unlabelled) == (right.n_users, right.n_rows, right.n_unlabelled)
-        for name in ("vectors", "cell_users", *(["folds"] if folds else [])):
-            close(getattr(left, name), getattr(right, name))
-    for left, right in [(x.pairs, y.pairs) for x, y in zip(a.parts, b.parts, strict=True)] + [
-        (a.cross[k], b.cross[k]) for k in a.cross
-    ]:
+        assert left.blocks.keys() == right.blocks.keys()
+        close(left.cell_users, right.cell_users)
+        for name in left.blocks:
+            if name not in ("pairs", "folds") or (name == "folds" and folds):
+                close(left.blocks[name].values, right.blocks[name].values)
+    for left, right in [(x.pairs, y.pairs) for x, y in both] + [(a.cross[k], b.cross[k]) for k in a.cross]:
         assert np.array_equal(left.pairs, right.pairs)
         close(left.values, right.values)

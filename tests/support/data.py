@@ -43,15 +43,3 @@ def as_dict(rows):
 
 
 NAMES = {"score": "s", "outcome": "y", "group": "g", "user": "u"}
-
-DEFAULTS = {
-    "weight": None,
-    "count": None,
-    "lattice": None,
-    "cuts": (),
-    "cells": 512,
-    "scale": "score",
-    "nulls": "error",
-    "split": None,
-    "progress": None,
-}

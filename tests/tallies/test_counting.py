@@ -66,10 +66,10 @@ def test_users_counted_in_parts(monkeypatch):
     whole = es.tally(as_dict(rows), **NAMES, cells=64)
     monkeypatch.setattr(counting, "KEY_BITS", 24)
     parts = es.tally(as_dict(rows), **NAMES, cells=64)
-    for a, b in zip(whole.parts, parts.parts, strict=True):
-        np.testing.assert_allclose(a.vectors, b.vectors, **EXACT)
-        np.testing.assert_allclose(a.folds, b.folds, **EXACT)
-        np.testing.assert_allclose(a.pairs.matrices(0).yy, b.pairs.matrices(0).yy, **EXACT)
+    for a, b in zip(whole.group_tallies, parts.group_tallies, strict=True):
+        np.testing.assert_allclose(a.vectors.values, b.vectors.values, **EXACT)
+        np.testing.assert_allclose(a.folds.values, b.folds.values, **EXACT)
+        np.testing.assert_allclose(a.pairs.matrices("user").yy, b.pairs.matrices("user").yy, **EXACT)
     np.testing.assert_array_equal(whole.sketch, parts.sketch)
 
 
@@ -132,10 +132,10 @@ def test_counts_are_repeated_rows():
     longer = es.tally(again, **NAMES, lattice=tally)
     assert tally.n_rows == longer.n_rows
     assert tally.n_users == longer.n_users
-    centred = [part.recentred(longer.centre - tally.centre) for part in longer.parts]
-    for a, b in zip(tally.parts, centred, strict=True):
-        np.testing.assert_allclose(a.vectors, b.vectors, rtol=1e-8, atol=1e-9)
-        np.testing.assert_allclose(a.pairs.matrices(0).yy, b.pairs.matrices(0).yy, rtol=1e-7, atol=1e-9)
+    centred = longer.recentred(tally.centre)
+    for a, b in zip(tally.group_tallies, centred.group_tallies, strict=True):
+        np.testing.assert_allclose(a.vectors.values, b.vectors.values, rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(a.pairs.matrices("user").yy, b.pairs.matrices("user").yy, rtol=1e-7, atol=1e-9)
 
 
 def test_counts_of_independent_rows_are_so_many_people():

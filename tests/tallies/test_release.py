@@ -73,7 +73,7 @@ def test_the_sums_are_those_of_a_tally_on_the_coarse_lattice(name):
 def test_nothing_of_single_users_is_left_and_the_audit_says_so(tmp_path):
     _, tally = make("four rows a user")
     released = tally.release(min_users=20)
-    assert released.sketch is None and not any(part.folds.any() for part in released.parts)
+    assert released.sketch is None and not any(group.folds.values.any() for group in released.group_tallies)
     assert released.released == (20, 512) and "released: cells were merged until each, and each pair" in repr(released)
     with pytest.raises(es.MergeError, match="released tally cannot be added"):
         released + tally.release(min_users=30)

@@ -8,9 +8,10 @@ import pytest
 from compare import assert_same
 
 import evenscore as es
-from data import DEFAULTS, NAMES, as_dict, repeated_users
+from data import NAMES, as_dict, repeated_users
+from evenscore.data.spec import TallySpec
 from evenscore.engines.by_user import is_by_user, merge_by_user, open_by_user
-from evenscore.engines.relations import write_by_user
+from evenscore.engines.files import write_by_user
 
 LATTICE = es.Lattice(0, 1, cells=64)
 
@@ -32,7 +33,7 @@ def days(folder, n_days=3, text=False, **design):
 def write(paths, folder, **options):
     outputs = [folder / f"{path.stem}.users.parquet" for path in paths]
     for path, output in zip(paths, outputs, strict=True):
-        write_by_user(path, output, **DEFAULTS | NAMES | {"lattice": LATTICE} | options)
+        write_by_user(path, output, TallySpec(**NAMES | {"lattice": LATTICE} | options))
     return outputs
 
 
@@ -53,19 +54,11 @@ def test_days_add_up_to_the_whole(name, tmp_path):
     outputs = write(paths, tmp_path, **options)
     whole = es.tally(frame, **NAMES, **options, lattice=LATTICE)
     tally = merge_by_user(outputs, 10**9)
-    assert_same(_centred(tally, whole.centre), whole, exact=False)
+    assert_same(tally.recentred(whole.centre), whole, exact=False)
     assert np.array_equal(tally.sketch, whole.sketch)
     merge_by_user(outputs[:2], 10**9, tmp_path / "two.parquet")
     again = merge_by_user([tmp_path / "two.parquet", outputs[2]], 10**9)
-    assert_same(_centred(again, whole.centre), whole, exact=False)
-
-
-def _centred(tally, centre):
-    from dataclasses import replace
-
-    shift = tally.centre - centre
-    parts = tuple(part.recentred(shift) for part in tally.parts)
-    return replace(tally, parts=parts, cross={k: v.recentred(shift) for k, v in tally.cross.items()}, centre=centre)
+    assert_same(again.recentred(whole.centre), whole, exact=False)
 
 
 def test_rows_without_outcome(tmp_path):
@@ -87,13 +80,13 @@ def test_tallies_of_days_are_refused_with_the_reason(tmp_path):
 def test_files_that_do_not_fit_say_so(tmp_path):
     _, paths = days(tmp_path)
     first, second = write(paths[:1], tmp_path)[0], write(paths[1:2], tmp_path, lattice=es.Lattice(0, 1, cells=32))[0]
-    assert is_by_user(first) and not is_by_user(paths[0]) and open_by_user(first).n_rows == 2_000
+    assert is_by_user(first) and not is_by_user(paths[0]) and open_by_user(first).recipe.n_rows == 2_000
     with pytest.raises(es.MergeError, match=r"have different lattices: .*--lattice"):
         merge_by_user([first, second], 10**9)
     with pytest.raises(es.FileError, match="holds no user-level rows"):
         merge_by_user([paths[0]], 10**9)
     with pytest.raises(es.OptionError, match="user-level rows need users"):
-        write_by_user(paths[0], tmp_path / "out.parquet", **DEFAULTS | NAMES | {"user": None})
+        write_by_user(paths[0], tmp_path / "out.parquet", TallySpec(**NAMES | {"user": None}))
     assert not (tmp_path / "out.parquet").exists() and not list(tmp_path.glob(".*"))
 
 

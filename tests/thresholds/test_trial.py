@@ -122,6 +122,15 @@ def test_a_saved_trial_is_the_same_trial(tmp_path):
         es.ThresholdTrial.load(tmp_path / "none.json")
 
 
+def test_a_saved_trial_keeps_the_steps_of_each_group_in_any_order_of_thresholds(tmp_path):
+    spec = es.simulate(3000, curve={"a": (0, 1), "b": (-0.8, 1)})
+    tally = es.tally(spec.data(seed=1), **SIMULATED, cuts=[0.5])
+    trial = es.ThresholdTrial(tally, strategy="lower", max_step=0.05, threshold={"b": 0.5, "a": 0.5})
+    trial.save(tmp_path / "t.json")
+    again = es.ThresholdTrial.load(tmp_path / "t.json")
+    assert again.propose() == trial.propose() and again.thresholds == trial.thresholds
+
+
 def test_bad_input_is_named():
     for options, words in (
         ({"max_step": 0}, "max_step=0"),

@@ -244,7 +244,7 @@ def _sources(data: Any, say: Say | None) -> list[Source]:
     items = data if isinstance(data, list | tuple) else [data]
     if not all(isinstance(item, str | os.PathLike) for item in items):
         return [Source(f"{type(item).__module__.split('.')[0]} {type(item).__name__} in memory") for item in items]
-    from evenscore.engines.files import find_files
+    from evenscore.engines.sources import find_files
 
     if say is not None:
         say("hashing")
@@ -303,9 +303,10 @@ def _read(request: _Request, reading: dict[str, Any], notes: list[str], say: Say
     if say is not None:
         say("reading")
     if isinstance(request.data, str | os.PathLike | list | tuple):
+        from evenscore.data.spec import TallySpec
         from evenscore.engines.files import tally_files
 
-        return tally_files(request.data, say=notes.append, progress=progress, **request.columns, **reading)
+        return tally_files(request.data, TallySpec(**request.columns, **reading), say=notes.append, progress=progress)
     return make_tally(request.data, progress=progress, **request.columns, **reading)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from evenscore.auditing.audit_result import SCHEMA, SCHEMA_VERSION, Audit
+from evenscore.codec import refuse_invalid
 from evenscore.errors import FileError, OptionError
 from evenscore.estimation.verdict import DISPARITY
 from evenscore.saving import read_whole
@@ -60,12 +62,7 @@ class AuditComparison(Table):
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each score and attribute."""
-        names = ("verdict_before", "verdict_after", "gap_before", "gap_after", "p_before", "p_after", "seen_before", "seen_after")
-        return [
-            {"score": each.score, "attribute": label_text(each.attribute), "change": each.change}
-            | {name: getattr(each, name) for name in names}
-            for each in self.changes
-        ]
+        return [asdict(change) | {"attribute": label_text(change.attribute)} for change in self.changes]
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison in JSON-ready values."""
@@ -75,12 +72,6 @@ class AuditComparison(Table):
             "changes": json_ready(self.rows()),
             "notes": list(self.notes),
         }
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the largest gaps before and after (needs matplotlib)."""
-        from evenscore.report.audit_figures import draw_comparison
-
-        return draw_comparison(self, ax)
 
     def _title(self) -> str:
         return f"Audits compared: {self.verdict_before} before, {self.verdict_after} after"
@@ -110,110 +101,111 @@ def compare_audits(before: Any, after: Any) -> AuditComparison:
     AuditComparison
         Verdicts, gaps and p-values side by side; there is no p-value of the change.
     """
-    documents = [_document(audit) for audit in (before, after)]
-    changes = tuple(_change(*pair) for pair in _matched(*(document["subjects"] for document in documents)))
-    return AuditComparison(changes, documents[0]["verdict"], documents[1]["verdict"], tuple(_differences(*documents)))
+    old, new = _document(before), _document(after)
+    changes = tuple(_change(*pair) for pair in _matched(old.subjects, new.subjects))
+    return AuditComparison(changes, old.verdict, new.verdict, tuple(_differences(old, new)))
 
 
-Subject = dict[str, Any]
+# What is used of an audit's JSON
 
 
-def _matched(before: list[Subject], after: list[Subject]) -> list[tuple[Subject | None, Subject | None]]:
-    """Subjects of the same score and attribute; of those left, the only ones of an attribute: a repaired score has a new name."""
-    pairs: list[tuple[Subject | None, Subject | None]] = []
-    left = list(after)
-    for names in (("score", "attribute"), ("attribute",)):
-        for one in [each for each in before if not any(each is old for old, _ in pairs)]:
-            like = [other for other in left if all(one[name] == other[name] for name in names)]
-            rivals = [each for each in before if all(one[name] == each[name] for name in names)]
-            if len(like) == len(rivals) == 1:
-                pairs.append((one, like[0]))
-                left = [other for other in left if other is not like[0]]
-    alone = [(each, None) for each in before if not any(each is old for old, _ in pairs)]
-    return [*pairs, *alone, *((None, other) for other in left)]
-
-
-class _Numbers(msgspec.Struct):
+@dataclass(frozen=True, slots=True)
+class _Parity:
     max_gap: float | None = None
     p_value: float | None = None
     minimum_detectable_gap: float | None = None
 
 
-class _Tests(msgspec.Struct):
-    parity: _Numbers
+@dataclass(frozen=True, slots=True)
+class _Tests:
+    parity: _Parity
 
 
-class _Judged(msgspec.Struct):
+@dataclass(frozen=True, slots=True)
+class _Subject:
     score: str
-    attribute: list[str]
+    attribute: tuple[str, ...]
     verdict: str
     tests: _Tests
 
 
-class _Needed(msgspec.Struct):
-    """What is used of an audit's JSON."""
-
+@dataclass(frozen=True, slots=True)
+class _Document:
     verdict: str
+    subjects: tuple[_Subject, ...]
     alpha: float
     tolerance: float | None
-    subjects: list[_Judged]
 
 
-def _document(audit: Any) -> dict[str, Any]:
+def _document(audit: Any) -> _Document:
     if isinstance(audit, Audit):
-        return audit.to_dict()
+        return msgspec.convert(audit.to_dict(), _Document)
     if isinstance(audit, str | os.PathLike):
-        return _read(Path(audit))
+        written = read_whole(Path(audit))
+        with refuse_invalid(f"{audit} is not JSON"):
+            content = json.loads(written)
+        return _checked(content, str(audit))
     if isinstance(audit, dict):
         return _checked(audit, "the dict")
     raise OptionError(f"compare_audits takes audits, their dicts or paths of their JSON, not a {type(audit).__name__}")
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(read_whole(path))
-    except FileError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"{path} is not JSON: {error}") from None
-    return _checked(content, str(path))
-
-
-def _checked(content: Any, name: str) -> dict[str, Any]:
+def _checked(content: Any, name: str) -> _Document:
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise FileError(f"{name} is not an audit; `evenscore audit --json` writes one")
     version = str(content.get("schema_version"))
     if version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
         raise FileError(f"{name} has schema version {version}; this evenscore reads {SCHEMA_VERSION.split('.')[0]}.x")
-    missing = [key for key in ("verdict", "subjects", "alpha", "tolerance") if key not in content]
-    if missing:
+    if missing := [field.name for field in fields(_Document) if field.name not in content]:
         raise FileError(f"{name} is damaged: it lacks {', '.join(missing)}")
-    try:
-        msgspec.convert(content, _Needed)
-    except (msgspec.MsgspecError, ArithmeticError) as error:
-        raise FileError(f"{name} is damaged: {error}") from None
-    return content
+    with refuse_invalid(f"{name} is damaged"):
+        return msgspec.convert(content, _Document)
 
 
-def _change(before: Subject | None, after: Subject | None) -> Change:
+# The comparison
+
+
+def _matched(before: Sequence[_Subject], after: Sequence[_Subject]) -> list[tuple[_Subject | None, _Subject | None]]:
+    """Subjects of the same score and attribute; of those left, the only ones of an attribute: a repaired score has a new name."""
+    pairs: list[tuple[_Subject | None, _Subject | None]] = []
+    left = list(after)
+
+    def unpaired() -> list[_Subject]:
+        return [subject for subject in before if not any(subject is old for old, _ in pairs)]
+
+    for same in (lambda a, b: (a.score, a.attribute) == (b.score, b.attribute), lambda a, b: a.attribute == b.attribute):
+        for subject in unpaired():
+            like = [other for other in left if same(subject, other)]
+            rivals = [other for other in before if same(subject, other)]
+            if len(like) == len(rivals) == 1:
+                pairs.append((subject, like[0]))
+                left = [other for other in left if other is not like[0]]
+    return [*pairs, *((subject, None) for subject in unpaired()), *((None, other) for other in left)]
+
+
+def _change(before: _Subject | None, after: _Subject | None) -> Change:
     known = [subject for subject in (before, after) if subject is not None]
-    verdicts = [None if subject is None else str(subject["verdict"]) for subject in (before, after)]
-    gaps, p_values, seen = (
-        [_number(subject, name) for subject in (before, after)] for name in ("max_gap", "p_value", "minimum_detectable_gap")
-    )
     return Change(
-        score=" → ".join(dict.fromkeys(subject["score"] for subject in known)),
-        attribute=tuple(known[0]["attribute"]),
-        change=_word(*verdicts),
-        verdict_before=verdicts[0],
-        verdict_after=verdicts[1],
-        gap_before=abs(gaps[0]),
-        gap_after=abs(gaps[1]),
-        p_before=p_values[0],
-        p_after=p_values[1],
-        seen_before=seen[0],
-        seen_after=seen[1],
+        score=" → ".join(dict.fromkeys(subject.score for subject in known)),
+        attribute=known[0].attribute,
+        change=_word(*(None if subject is None else subject.verdict for subject in (before, after))),
+        **_facts(before, "before"),
+        **_facts(after, "after"),
     )
+
+
+def _facts(subject: _Subject | None, when: str) -> dict[str, Any]:
+    parity = _Parity() if subject is None else subject.tests.parity
+    return {
+        f"verdict_{when}": None if subject is None else subject.verdict,
+        f"gap_{when}": abs(_or_nan(parity.max_gap)),
+        f"p_{when}": _or_nan(parity.p_value),
+        f"seen_{when}": _or_nan(parity.minimum_detectable_gap),
+    }
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _word(before: str | None, after: str | None) -> str:
@@ -224,17 +216,10 @@ def _word(before: str | None, after: str | None) -> str:
     return NEW if after == DISPARITY else GONE if before == DISPARITY else OTHER
 
 
-def _number(subject: dict[str, Any] | None, name: str) -> float:
-    if subject is None:
-        return math.nan
-    value = subject["tests"]["parity"].get(name)
-    return math.nan if value is None else float(value)
-
-
-def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+def _differences(before: _Document, after: _Document) -> list[str]:
     """Settings that make the verdicts incomparable."""
     return [
-        f"{name} differs: {before[name]} before, {after[name]} after, so verdicts do not answer the same question"
-        for name in ("alpha", "tolerance")
-        if before[name] != after[name]
+        f"{name} differs: {old} before, {new} after, so verdicts do not answer the same question"
+        for name, old, new in (("alpha", before.alpha, after.alpha), ("tolerance", before.tolerance, after.tolerance))
+        if old != new
     ]

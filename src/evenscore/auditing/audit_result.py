@@ -16,13 +16,13 @@ from evenscore.auditing.repair import Repair
 from evenscore.calibration import fingerprint
 from evenscore.errors import EvenscoreError, OptionError, shortened
 from evenscore.estimation.fitted_curves import Curves
-from evenscore.estimation.verdict import combine, largest
+from evenscore.estimation.verdict import combine, join_reasons, largest
 from evenscore.impact.impact_result import Impact
 from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.miscalibration.error_result import CalibrationError
 from evenscore.ordering import OrderingTest
 from evenscore.parity.parity_result import ParityTest
-from evenscore.tables import Table, json_ready, label_text
+from evenscore.tables import Table, json_fields, json_ready, label_text
 from evenscore.tallies.tally_state import Tally
 from evenscore.thresholds.thresholds_result import Thresholds
 
@@ -84,8 +84,7 @@ class Subject:
     @property
     def reason(self) -> str:
         """Why the verdict is what it is."""
-        wanted = [self.tests[name].reason for name in self.decides if self.tests[name].verdict == self.verdict]
-        return "; ".join(dict.fromkeys(wanted))
+        return join_reasons((self.tests[name] for name in self.decides), self.verdict)
 
     @property
     def minimum_detectable_gap(self) -> float:
@@ -96,14 +95,6 @@ class Subject:
     def fully_judged(self) -> bool:
         """Whether every pair of groups could be judged."""
         return all(pair.judged for pair in self.parity.pairs)
-
-    def _parts(self) -> dict[str, Any]:
-        return {
-            "calibration_error": self.calibration,
-            "thresholds": self.thresholds,
-            "impact": self.impact,
-            "repair": self.repair,
-        }
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a test."""
@@ -122,25 +113,23 @@ class Subject:
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON-ready values."""
+        later = {
+            "calibration_error": self.calibration,
+            "thresholds": self.thresholds,
+            "impact": self.impact,
+            "repair": self.repair,
+        }
         return {
-            "score": self.score,
-            "attribute": list(self.attribute),
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "alpha": self.alpha,
-            "decides": list(self.decides),
-            "minimum_detectable_gap": json_ready(self.minimum_detectable_gap),
+            **json_fields(self, "score", "attribute", "verdict", "reason", "alpha", "decides", "minimum_detectable_gap"),
             "max_gap": json_ready(self.parity.max_gap),
             "fingerprint": fingerprint(self.tally),
             "groups": json_ready(self.tally.rows()),
             "tally": self.tally.to_dict(),
             "tests": {name: test.to_dict() for name, test in self.tests.items()},
             "curves": self.curves.to_dict(),
-            "threshold": self.threshold,
-            "positive": self.positive,
-            **{name: None if part is None else part.to_dict() for name, part in self._parts().items()},
-            "unavailable": dict(self.unavailable),
-            "notes": list(self.notes),
+            **json_fields(self, "threshold", "positive"),
+            **{name: None if result is None else result.to_dict() for name, result in later.items()},
+            **json_fields(self, "unavailable", "notes"),
         }
 
 
@@ -174,9 +163,9 @@ class Audit(Table):
     @property
     def tests(self) -> dict[str, Any]:
         """Every test by name; with several scores or attributes the name says which."""
-        return {key: test for subject in self.subjects for key, test in self._named(subject, subject.tests).items()}
+        return {key: test for subject in self.subjects for key, test in self._name_tests(subject, subject.tests).items()}
 
-    def _named(self, subject: Subject, found: dict[str, Any]) -> dict[str, Any]:
+    def _name_tests(self, subject: Subject, found: dict[str, Any]) -> dict[str, Any]:
         return found if len(self.subjects) == 1 else {f"{subject.name}: {name}": value for name, value in found.items()}
 
     @property
@@ -242,14 +231,7 @@ class Audit(Table):
             "schema": SCHEMA,
             "schema_version": SCHEMA_VERSION,
             "evenscore": self.provenance.versions["evenscore"],
-            "title": self.title,
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "summary": self.summary,
-            "alpha": self.alpha,
-            "tolerance": self.tolerance,
-            "max_gap": json_ready(self.max_gap),
-            "minimum_detectable_gap": json_ready(self.minimum_detectable_gap),
+            **json_fields(self, "title", "verdict", "reason", "summary", "alpha", "tolerance", "max_gap", "minimum_detectable_gap"),
             "gate": {
                 "rule": gate.rule,
                 "require_power": self.gate.require_power,
@@ -296,12 +278,6 @@ class Audit(Table):
         from evenscore.report.tracking import log_mlflow
 
         return log_mlflow(self, run_id, prefix)
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw curves and gaps of each score and attribute (needs matplotlib)."""
-        from evenscore.report.audit_figures import draw_audit
-
-        return draw_audit(self, ax)
 
     def __getitem__(self, name: str) -> Subject:
         for subject in self.subjects:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from evenscore._version import __version__
-from evenscore.tables import json_ready
+from evenscore.tables import json_fields
 
 MOST_HASHED = 1 << 30  # bytes of files that are hashed; the fingerprint of the sums covers any size
 
@@ -42,11 +42,9 @@ class Provenance:
     def to_dict(self) -> dict[str, Any]:
         """In JSON-ready values."""
         return {
-            "created": self.created,
-            "seed": self.seed,
+            **json_fields(self, "created", "seed"),
             "sources": [{"name": s.name, "bytes": s.size, "sha256": s.sha256 or None} for s in self.sources],
-            "versions": dict(self.versions),
-            "configuration": json_ready(self.configuration),
+            **json_fields(self, "versions", "configuration"),
         }
 
 

@@ -186,6 +186,6 @@ def _on_scale_of(
 def fingerprint(tally: Tally) -> str:
     """A digest of the sums that a tally holds: equal data give equal fingerprints."""
     digest = hashlib.sha256(repr([pack_label(group) for group in tally.groups]).encode())
-    for array in (tally.lattice.edges, *(part.vectors for part in tally.parts)):
+    for array in (tally.lattice.edges, *(group.vectors.values for group in tally.group_tallies)):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()

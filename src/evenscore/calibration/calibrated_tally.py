@@ -11,12 +11,11 @@ import numpy as np
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.maps import GroupMap, mean_scores
 from evenscore.errors import DataError, listing, require_option
+from evenscore.tallies.blocks import BLOCKS, REQUIRED
 from evenscore.tallies.lattice import MAX_CELLS, Lattice
-from evenscore.tallies.pairs import WW, WY, YW, YY, PairSums
-from evenscore.tallies.tally_state import VECTORS, GroupTally, Tally
-from evenscore.types import Floats, Ints
-
-W, Y, X, XY = (VECTORS.index(name) for name in ("W", "Y", "X", "XY"))
+from evenscore.tallies.moments import Sums
+from evenscore.tallies.tally_state import GroupTally, Tally
+from evenscore.types import Floats
 
 
 def calibrated_tally(tally: Tally, calibrator: Calibrator, on_unknown: str = "error") -> Tally:
@@ -29,16 +28,9 @@ def calibrated_tally(tally: Tally, calibrator: Calibrator, on_unknown: str = "er
     scores = {group: mean_scores(tally, tally.sums(group)) for group in tally.groups}
     moved = {group: scores[group] if maps[group] is None else maps[group].at(scores[group]) for group in tally.groups}  # type: ignore[union-attr]
     lattice = _lattice(tally, calibrator, moved)
-    cells = {group: lattice.cell(values) for group, values in moved.items()}
-    parts = tuple(
-        _carried(part, maps[group], scores[group], cells[group], lattice.n_cells)
-        for group, part in zip(tally.groups, tally.parts, strict=True)
-    )
-    cross = {
-        (a, b): carried_pairs(sums, cells[tally.groups[a]], cells[tally.groups[b]], lattice.n_cells)
-        for (a, b), sums in tally.cross.items()
-    }
-    return replace(tally, lattice=lattice, parts=parts, cross=cross)
+    tally = tally.without_blocks(_blocks_of_scores(tally), "its sums are about scores before they were calibrated")
+    rescored = tuple(_rescored(group, maps[label], scores[label]) for label, group in tally.by_group)
+    return replace(tally, group_tallies=rescored).remapped(lattice, [lattice.cell(moved[label]) for label in tally.groups])
 
 
 def carried_maps(tally: Tally, calibrator: Calibrator, on_unknown: str) -> Mapping[Any, GroupMap | None]:
@@ -66,30 +58,28 @@ def _lattice(tally: Tally, calibrator: Calibrator, moved: Mapping[Any, Floats]) 
     return Lattice(float(distinct[0]), float(distinct[-1]))
 
 
-def _carried(part: GroupTally, group_map: GroupMap | None, score: Floats, cells: Ints, n_cells: int) -> GroupTally:
-    """One group's sums on the new cells."""
-    slope = np.ones_like(score) if group_map is None else _slopes(group_map, score)
+def _blocks_of_scores(tally: Tally) -> set[str]:
+    """Optional blocks with sums of scores, which nothing here can change."""
+    optional = set(tally.block_names) - set(REQUIRED)
+    return {name for name in optional if any(f.x for factors in BLOCKS[name].moments.factors.values() for f in factors)}
 
-    def at(values: Floats) -> Floats:
-        return values if group_map is None else group_map.at(values)
 
-    def total(sums: Floats) -> Floats:
-        found = np.zeros((*sums.shape[:-1], n_cells))
-        np.add.at(np.moveaxis(found, -1, 0), cells, np.moveaxis(sums, -1, 0))
-        return found
+def _rescored(group: GroupTally, group_map: GroupMap | None, score: Floats) -> GroupTally:
+    """The sums of one group with calibrated scores, on the old cells; a map of None keeps the scores."""
+    if group_map is None:
+        return group
+    slope = _slopes(group_map, score)
 
-    vectors, folds = part.vectors.copy(), part.folds.copy()
-    for sums in vectors:
-        mean = np.divide(sums[X], sums[W], out=score.copy(), where=sums[W] > 0)
-        sums[XY] = at(mean) * sums[Y] + slope * (sums[XY] - mean * sums[Y])
-        sums[X] = at(mean) * sums[W]
-    for sums in folds:
-        mean = np.divide(sums[2], sums[0], out=np.broadcast_to(score, sums[2].shape).copy(), where=sums[0] > 0)
-        sums[2] = at(mean) * sums[0]
-    users = np.minimum(total(part.cell_users), part.n_users)  # a user of two cells that became one counts twice at most here
-    return replace(
-        part, vectors=total(vectors), folds=total(folds), cell_users=users, pairs=carried_pairs(part.pairs, cells, cells, n_cells)
-    )
+    def rescore(sums: Sums) -> Sums:
+        named = {name: sums[name] for name in sums.moments.names}
+        weight, outcome = named["W"], named["Y"]
+        mean = np.divide(named["X"], weight, out=np.broadcast_to(score, weight.shape).copy(), where=weight > 0)
+        named["X"] = group_map.at(mean) * weight
+        if "XY" in named:
+            named["XY"] = group_map.at(mean) * outcome + slope * (named["XY"] - mean * outcome)
+        return Sums.from_named(sums.moments, named)
+
+    return replace(group, blocks={**group.blocks, "vectors": rescore(group.vectors), "folds": rescore(group.folds)})
 
 
 def _slopes(group_map: GroupMap, score: Floats) -> Floats:
@@ -98,18 +88,3 @@ def _slopes(group_map: GroupMap, score: Floats) -> Floats:
         return np.ones_like(score)
     at = np.searchsorted(group_map.score, score, side="right") - 1
     return np.where(at >= 0, group_map.slope[np.maximum(at, 0)], 0.0)
-
-
-def carried_pairs(sums: PairSums, left: Ints, right: Ints, n_cells: int) -> PairSums:
-    """Pair sums where old cells c and d become left[c] and right[d]; several old cells may become one."""
-    old = sums.pairs.astype(np.int64)
-    c, d = left[old // sums.n_cells], right[old % sums.n_cells]
-    terms = sums.values
-    if sums.within:
-        # Only c <= d is kept: a pair in the other order is turned, and one whose cells have become one stands for both orders.
-        turned = c > d
-        c, d = np.where(turned, d, c), np.where(turned, c, d)
-        terms = np.where(turned, terms[:, [WW, YW, WY, YY]], terms)
-        merged = (c == d) & (old // sums.n_cells != old % sums.n_cells)
-        terms = np.where(merged, terms + terms[:, [WW, YW, WY, YY]], terms)
-    return PairSums.from_terms(n_cells, sums.within, c * n_cells + d, terms)

@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 
 from evenscore.calibration.maps import GroupMap
-from evenscore.calibration.matching import MISSING, UNKNOWN, Matched, match_groups, read_scores, refuse_unknown
+from evenscore.calibration.matching import match_groups, read_scores, require_treatment
 from evenscore.data.coding import CHUNK
 from evenscore.data.observations import Columns
-from evenscore.errors import EvenscoreWarning, OptionError, listing, require_option, shortened
+from evenscore.errors import EvenscoreWarning, OptionError, listing, shortened
 from evenscore.saving import as_path
 from evenscore.tables import Table, label_text
 from evenscore.tallies.lattice import Lattice
-from evenscore.types import Floats, Mask
+from evenscore.types import Floats, Ints
 
-ON_UNKNOWN = ("error", "pooled", "keep")
-NULLS = ("error", "keep")
+COUNTS = ("rows", "below", "above", "null_scores")
 OFTEN = 0.01  # a larger share of scores outside the range seen in training is worth a warning
 
 
@@ -65,27 +64,42 @@ class Counted(Table):
         """Whether somebody should be told: unknown groups, missing scores, or more than 1 % of scores outside the range."""
         return bool(self.n_unknown or self.n_null or self.n_outside > OFTEN * self.n_rows)
 
+    def _warn(self) -> None:
+        """Tell who called for the scores."""
+        if self.notable:
+            warnings.warn("; ".join(self.notes()), EvenscoreWarning, stacklevel=3)
+
     def rows(self) -> list[dict[str, Any]]:
         """One row for each group: rows, and how many scores were outside the range seen in training."""
         return [dict(count) for count in self.counts]
 
     def notes(self) -> list[str]:
         """What was unusual, in words."""
+        return [f"{n:,} {what}" for n, what in self._unusual() if n]
+
+    def _unusual(self) -> list[tuple[int, str]]:
         treated = "got the map of everybody" if self.on_unknown == "pooled" else "kept their scores"
-        notes = []
-        if self.n_outside:
-            notes.append(f"{self.n_outside:,} scores lie outside the range seen in training: held constant")
-        if self.n_unknown:
-            notes.append(f"{self.n_unknown:,} rows of unknown or missing groups {treated}")
-        if self.n_null:
-            notes.append(f"{self.n_null:,} scores are missing and stay so")
-        return notes
+        return [
+            (self.n_outside, "scores lie outside the range seen in training: held constant"),
+            (self.n_unknown, f"rows of unknown or missing groups {treated}"),
+            (self.n_null, "scores are missing and stay so"),
+        ]
 
     def _title(self) -> str:
         return f"{self.n_rows:,} rows with calibrated scores"
 
     def _notes(self) -> list[str]:
         return self.notes()
+
+
+def counts_by_group(groups: Sequence[Any], names: Sequence[str], counts: Ints) -> tuple[dict[str, Any], ...]:
+    """Counts (n_groups + 1, n_names) as one dict a group; the last, of unknown and missing groups, only if there are any."""
+    labels = [*((group, True) for group in groups), (None, False)]
+    found = [
+        {"group": group, "known": known} | dict(zip(names, line, strict=True))
+        for (group, known), line in zip(labels, counts.tolist(), strict=True)
+    ]
+    return tuple(count for count in found if count["known"] or count["rows"])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -153,73 +167,56 @@ class Calibrator(Table):
         constant; ``apply`` gives the counts.
         """
         applied = self.apply(scores, groups, on_unknown=on_unknown, nulls=nulls)
-        if applied.notable:
-            warnings.warn("; ".join(applied.notes()), EvenscoreWarning, stacklevel=2)
+        applied._warn()
         return applied.scores
 
     def apply(self, scores: Any, groups: Any, on_unknown: str = "error", nulls: str = "error") -> Applied:
         """Calibrated scores together with the counts of what was unusual."""
-        require_option("on_unknown", on_unknown, ON_UNKNOWN)
-        require_option("nulls", nulls, NULLS)
+        require_treatment(on_unknown, nulls)
         array, missing = read_scores(scores, nulls)
-        matched = match_groups(groups, self.groups, len(array))
-        if on_unknown == "error":
-            refuse_unknown(matched, self.groups)
-        found, below, above = self._mapped(array, matched, on_unknown)
-        return Applied(_counts(self.groups, matched, missing, below, above), on_unknown, found)
-
-    def _mapped(self, scores: Floats, matched: Matched, on_unknown: str) -> tuple[Floats, list[int], list[int]]:
-        """The maps in cache-sized steps; the last of the counts is for unknown groups."""
-        found = np.empty(len(scores))
-        below, above = [0] * (len(self.maps) + 1), [0] * (len(self.maps) + 1)
-        each: list[GroupMap | None] = [*self.maps, self.pooled if on_unknown == "pooled" else None]
-        for start in range(0, len(scores), CHUNK):
-            chunk, places = scores[start : start + CHUNK], matched.places[start : start + CHUNK]
-            out = found[start : start + CHUNK]
-            occurring = np.unique(np.maximum(places, -1)).tolist()
-            for place in occurring:
-                rows = slice(None) if len(occurring) == 1 else np.flatnonzero(places == place if place >= 0 else places < 0)
-                mine = chunk[rows]
-                group_map = each[place]
-                if group_map is None:
-                    out[rows] = mine
-                    continue
-                out[rows] = group_map.at(mine)
-                low, high = group_map.outside(mine)
-                below[place] += low
-                above[place] += high
-        if np.isnan(scores.min(initial=0.0)):
-            found[np.isnan(scores)] = np.nan  # a step would give them the last level
-        return found, below, above
+        matched = match_groups(groups, self.groups, len(array), on_unknown)
+        found = np.empty(len(array))
+        maps = self._maps_by_place(on_unknown)
+        counts = np.zeros((len(maps), len(COUNTS)), dtype=np.int64)
+        for chunk, place, rows in matched.chunks(CHUNK):
+            mine, group_map = array[chunk][rows], maps[place]
+            found[chunk][rows] = mine if group_map is None else group_map.at(mine)
+            below, above = (0, 0) if group_map is None else group_map.outside(mine)
+            n_missing = 0 if missing is None else int(missing[chunk][rows].sum())
+            counts[place] += (len(mine), below, above, n_missing)
+        if missing is not None:
+            found[missing] = np.nan  # a step would give them the last level
+        return Applied(counts_by_group(self.groups, COUNTS, counts), on_unknown, found)
 
     def standard_errors(self, scores: Any, groups: Any, on_unknown: str = "error") -> Floats:
         """Standard errors of the calibrated scores, from the users the maps were fitted on; nan where the score was kept."""
+        require_treatment(on_unknown)
         array, _ = read_scores(scores, "error")
-        matched = match_groups(groups, self.groups, len(array))
-        require_option("on_unknown", on_unknown, ON_UNKNOWN)
-        if on_unknown == "error":
-            refuse_unknown(matched, self.groups)
+        matched = match_groups(groups, self.groups, len(array), on_unknown)
+        maps = self._maps_by_place(on_unknown)
         found = np.full(len(array), np.nan)
-        for place, each in enumerate((*self.maps, self.pooled)):
-            rows = np.flatnonzero(matched.places == place if place < len(self.maps) else matched.places < 0)
-            if place < len(self.maps) or on_unknown == "pooled":
-                for start in range(0, len(rows), CHUNK // 8):
-                    some = rows[start : start + CHUNK // 8]
-                    found[some] = each.se(array[some])
+        for chunk, place, rows in matched.chunks(CHUNK // 8):
+            group_map = maps[place]
+            if group_map is not None:
+                found[chunk][rows] = group_map.se(array[chunk][rows])
         return found
+
+    def _maps_by_place(self, on_unknown: str) -> list[GroupMap | None]:
+        """The maps by the place of their group; the last, at -1, is for unknown groups, None when they keep their scores."""
+        return [*self.maps, self.pooled if on_unknown == "pooled" else None]
 
     def save(self, path: str | Path) -> None:
         """Write the calibrator as JSON, whole or not at all."""
-        from evenscore.calibration.storage import save_calibrator
+        from evenscore.calibration.storage import FILE
 
-        save_calibrator(self, as_path(path))
+        FILE.save(self, as_path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Calibrator:
         """Read a calibrator that ``save`` wrote."""
-        from evenscore.calibration.storage import load_calibrator
+        from evenscore.calibration.storage import FILE
 
-        return load_calibrator(as_path(path))
+        return FILE.load(as_path(path))
 
     def to_sql(
         self,
@@ -247,7 +244,7 @@ class Calibrator(Table):
         """
         from evenscore.calibration.export import to_sql
 
-        return to_sql(self, style=style, table=table, score=score, group=group, name=name, on_unknown=on_unknown)
+        return to_sql(self, style, table, score, group, name, on_unknown)
 
     def lookup(self) -> list[dict[str, Any]]:
         """The pieces of all maps: value + slope (s - origin) for score_from <= s < score_to; everybody's last (group None)."""
@@ -266,12 +263,6 @@ class Calibrator(Table):
         from evenscore.calibration.onnx import save_onnx
 
         save_onnx(self, as_path(path), on_unknown)
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the maps with their standard errors (needs matplotlib)."""
-        from evenscore.report.calibration_figures import draw_calibrator
-
-        return draw_calibrator(self, ax)
 
     def rows(self) -> list[dict[str, Any]]:
         """The knots: one row for each group and knot, all groups together last (group None)."""
@@ -298,23 +289,12 @@ class Calibrator(Table):
 
     def to_dict(self) -> dict[str, Any]:
         """The whole calibrator in JSON-ready values, as ``save`` writes it."""
-        from evenscore.calibration.storage import as_document
+        from evenscore.calibration.storage import FILE
 
-        return as_document(self)
+        return FILE.document(self)
 
-    def __repr__(self) -> str:
-        from evenscore.tables import printable, text_table
-
-        notes = [f"  {printable(note, 400)}" for note in self._notes()]
-        return "\n".join([self._title(), "", text_table(self.summary()), *notes])
-
-    def _repr_html_(self) -> str:
-        import html
-
-        from evenscore.tables import html_table
-
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._notes())
-        return f"<p><b>{html.escape(self._title())}</b></p>{html_table(self.summary())}{notes}"
+    def _shown_rows(self) -> list[dict[str, Any]]:
+        return self.summary()
 
     def _title(self) -> str:
         kept = "" if self.reference is None else f", on the scale of {label_text(self.reference)}"
@@ -324,30 +304,3 @@ class Calibrator(Table):
     def _notes(self) -> list[str]:
         chosen = [f"{label_text(each.group)}: {each.words}" for each in self.maps if self.method == "auto" and each.source == "own"]
         return chosen + [f"{label_text(group)}: {reason}" for group, reason in self.reasons.items()]
-
-
-def _counts(
-    groups: tuple[Any, ...], matched: Matched, missing: Mask | None, below: list[int], above: list[int]
-) -> tuple[dict[str, Any], ...]:
-    """What was counted by group; unknown and missing groups share their numbers below and above."""
-    shifted = matched.places.astype(np.int64) - MISSING
-    rows = np.bincount(shifted, minlength=len(groups) - MISSING)
-    nulls = np.zeros_like(rows) if missing is None else np.bincount(shifted[missing], minlength=len(rows))
-    counts = [
-        {
-            "group": group,
-            "known": True,
-            "rows": int(rows[place - MISSING]),
-            "below": below[place],
-            "above": above[place],
-            "null_scores": int(nulls[place - MISSING]),
-        }
-        for place, group in enumerate(groups)
-    ]
-    n_unknown = int(rows[UNKNOWN - MISSING] + rows[0])
-    if n_unknown:
-        n_null = int(nulls[UNKNOWN - MISSING] + nulls[0])
-        counts.append(
-            {"group": None, "known": False, "rows": n_unknown, "below": below[-1], "above": above[-1], "null_scores": n_null}
-        )
-    return tuple(counts)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from evenscore.codec import INVALID, Codec, refuse_invalid
 from evenscore.errors import EvenscoreError, FileError, shortened
-from evenscore.saving import write_whole
+from evenscore.saving import read_whole, write_whole
 
-Body = TypeVar("Body")
 Calibrating = TypeVar("Calibrating")
 
-READERS = {"calibrator": "es.Calibrator.load", "joint calibrator": "es.JointCalibrator.load"}
+READERS = {"evenscore calibrator": "es.Calibrator.load", "evenscore joint calibrator": "es.JointCalibrator.load"}
 VERSION = 1
 
 
@@ -24,64 +24,72 @@ class _Head(msgspec.Struct):
     version: int = 0
 
 
-class Document(msgspec.Struct, Generic[Body], forbid_unknown_fields=True):
-    """All that a file holds; Body is the calibrator's own struct."""
-
-    format: str
-    version: int
+class _Document(_Head, kw_only=True, forbid_unknown_fields=True):
     checksum: str
-    calibrator: Body
+    calibrator: msgspec.Raw
 
 
-def sealed(kind: str, body: Body) -> Document[Body]:
-    """The document of a calibrator of one of the kinds in ``READERS``, with its checksum."""
-    return Document(f"evenscore {kind}", VERSION, _checksum(body), body)
+@dataclass(frozen=True, slots=True)
+class CalibratorFile(Generic[Calibrating]):
+    """Saves and loads calibrators of one kind."""
+
+    kind: str
+    codec: Codec[Calibrating]
+
+    @property
+    def format(self) -> str:
+        """What such a file says that it is."""
+        return f"evenscore {self.kind}"
+
+    def save(self, calibrator: Calibrating, path: Path) -> None:
+        """Write a calibrator to one file, whole or not at all."""
+        write_whole(path, msgspec.json.format(msgspec.json.encode(self.document(calibrator)), indent=1) + b"\n")
+
+    def document(self, calibrator: Calibrating) -> dict[str, Any]:
+        """What a file holds, as plain values."""
+        body = self.codec.pack(calibrator)
+        sealed = {"format": self.format, "version": VERSION, "checksum": checksum(body)}
+        return sealed | {"calibrator": msgspec.to_builtins(body)}
+
+    def load(self, path: Path) -> Calibrating:
+        """Read a calibrator, or say what is wrong with the file."""
+        return self.decode(read_whole(path), str(path))
+
+    def decode(self, content: bytes, name: str) -> Calibrating:
+        """The calibrator that a file, or what stands in one, holds."""
+        if not content.strip():
+            raise FileError(f"{name} is empty")
+        with refuse_invalid(f"{name} is not a saved {self.kind}, or it is cut off"):
+            head = msgspec.json.decode(content, type=_Head)
+        if head.format != self.format:
+            reader = f"; read it with {READERS[head.format]}" if head.format in READERS else ""
+            raise FileError(
+                f"{name} is not a saved {self.kind}: its format is {shortened(head.format)}, not {self.format!r}{reader}"
+            )
+        if head.version > VERSION:
+            raise FileError(f"{name} has format version {head.version}, this evenscore reads version {VERSION}; update evenscore")
+        invalid = f"{name} does not hold a valid {self.kind}"
+        with refuse_invalid(invalid):
+            document = msgspec.json.decode(content, type=_Document)
+            body = msgspec.json.decode(document.calibrator, type=self.codec.stored)
+            intact = checksum(body) == document.checksum
+        if not intact:
+            raise FileError(f"{name} is damaged or was edited: its checksum does not match")
+        with refuse_invalid(invalid):
+            return self.codec.unpack(body)
 
 
-def save_document(document: Document[Any], path: Path) -> None:
-    """Write a calibrator to one file, whole or not at all."""
+def format_of(content: bytes) -> str:
+    """What a file says that it is; empty when it does not say."""
     try:
-        encoded = msgspec.json.format(msgspec.json.encode(document), indent=1)
-    except (UnicodeEncodeError, msgspec.MsgspecError) as error:
-        raise EvenscoreError(f"the calibrator's labels or column names cannot be saved: {error}") from None
-    write_whole(path, encoded + b"\n")
+        return msgspec.json.decode(content, type=_Head).format
+    except INVALID:
+        return ""
 
 
-def kind_of(content: bytes) -> str:
-    """What a file says that it holds, one of ``READERS`` if it is a calibrator's."""
-    return msgspec.json.decode(content, type=_Head).format.removeprefix("evenscore ")
-
-
-def decode_document(
-    content: bytes, path: Path, kind: str, document: type[Document[Body]], rebuild: Callable[[Body], Calibrating]
-) -> Calibrating:
-    """The calibrator of that kind in a file, or what is wrong with the file."""
-    if not content.strip():
-        raise FileError(f"{path} is empty")
-    try:
-        head = msgspec.json.decode(content, type=_Head)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise FileError(f"{path} is not a saved {kind}, or it is cut off: {error}") from None
-    if head.format != f"evenscore {kind}":
-        reader = READERS.get(head.format.removeprefix("evenscore "))
-        instead = "" if reader is None else f"; read it with {reader}"
-        raise FileError(f"{path} is not a saved {kind}: its format is {shortened(head.format)}, not 'evenscore {kind}'{instead}")
-    if head.version > VERSION:
-        raise FileError(f"{path} has format version {head.version}, this evenscore reads version {VERSION}; update evenscore")
-    try:
-        found = msgspec.json.decode(content, type=document)
-        if _checksum(found.calibrator) != found.checksum:
-            raise FileError(f"{path} is damaged or was edited: its checksum does not match")
-        return rebuild(found.calibrator)
-    except FileError:
-        raise
-    except (msgspec.MsgspecError, ValueError, KeyError, TypeError, IndexError, ArithmeticError, RecursionError) as error:
-        raise FileError(f"{path} does not hold a valid {kind}: {error}") from None
-
-
-def _checksum(body: Any) -> str:
+def checksum(body: Any) -> str:
     """Over the content, not the layout: a file may be formatted anew."""
     try:
         return hashlib.sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()
-    except UnicodeEncodeError as error:
+    except (UnicodeEncodeError, msgspec.MsgspecError) as error:
         raise EvenscoreError(f"the calibrator's labels or column names cannot be saved: {error}") from None

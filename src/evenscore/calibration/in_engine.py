@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from evenscore.calibration.calibrator import Calibrator
-from evenscore.calibration.export import ON_UNKNOWN, column_names, literal
-from evenscore.calibration.export import number as number_sql
-from evenscore.calibration.maps import GroupMap, Segment
+from evenscore.calibration.export import ON_UNKNOWN
+from evenscore.calibration.map_sql import calibrated_score, column_names, group_condition, label_values
+from evenscore.calibration.maps import Segment
 from evenscore.data.columns import shortened
 from evenscore.engines import engine_of
 from evenscore.engines.sql import DUCKDB, SPARK, Dialect
@@ -76,35 +76,10 @@ def _columns(
 def expression(calibrator: Calibrator, dialect: Dialect, score: str, groups: list[str], on_unknown: str) -> str:
     """SQL for the calibrated score of a row."""
     number = f"CAST({dialect.name(score)} AS DOUBLE)"
-    branches = []
-    for each in calibrator.maps:
-        labels = each.group if isinstance(each.group, tuple) else (each.group,)
-        tests = [f"{dialect.name(column)} = {_literal(dialect, label)}" for column, label in zip(groups, labels, strict=True)]
-        branches.append(f"WHEN {' AND '.join(tests)} THEN {_mapped(each, number)}")
-    other = {"null": "NULL", "keep": number, "pooled": _mapped(calibrator.pooled, number)}[on_unknown]
+    columns = [dialect.name(column) for column in groups]
+    conditions = {place: group_condition(dialect, columns, label) for place, label in enumerate(calibrator.groups)}
     missing = f"{number} IS NULL OR isnan({number})"
-    return f"CASE WHEN {missing} THEN NULL {' '.join(branches)} ELSE {other} END"
-
-
-def _mapped(each: GroupMap, number: str) -> str:
-    return _searched(each.segments(), number)
-
-
-def _searched(pieces: list[Segment], number: str) -> str:
-    """A search by halves: a row meets nine comparisons where a list of 512 pieces would take hundreds."""
-    if len(pieces) == 1:
-        piece = pieces[0]
-        if piece.slope == 0:
-            return number_sql(piece.value)
-        return f"({number_sql(piece.value)} + {number_sql(piece.slope)} * ({number} - ({number_sql(piece.origin)})))"
-    half = len(pieces) // 2
-    low, high = _searched(pieces[:half], number), _searched(pieces[half:], number)
-    return f"CASE WHEN {number} < {number_sql(pieces[half].start)} THEN {low} ELSE {high} END"
-
-
-def _literal(dialect: Dialect, label: Any) -> str:
-    """A label in SQL; engines escape text differently."""
-    return dialect.literal(label) if isinstance(label, str) else literal(label)
+    return calibrated_score(calibrator, dialect, number, conditions, on_unknown, missing=missing)
 
 
 # Engines
@@ -123,7 +98,7 @@ def _ibis_expression(calibrator: Calibrator, data: Any, score: str, groups: list
     number = data[score].cast("float64")
     found = {"null": None, "keep": number, "pooled": _ibis_searched(calibrator.pooled.segments(), number)}[on_unknown]
     for each in reversed(calibrator.maps):
-        labels = each.group if isinstance(each.group, tuple) else (each.group,)
+        labels = label_values(each.group)
         is_group = data[groups[0]] == labels[0]
         for column, label in zip(groups[1:], labels[1:], strict=True):
             is_group = is_group & (data[column] == label)
@@ -144,14 +119,14 @@ def _in_dask(data: Any, column: str, name: str) -> Any:
     return data.map_partitions(_in_partition, column, name, meta=meta)
 
 
-def _in_partition(part: Any, column: str, name: str) -> Any:
+def _in_partition(frame: Any, column: str, name: str) -> Any:
     """One pandas partition; its index stays."""
     from evenscore.engines.dask import partition_relation
 
-    if len(part) == 0:
-        return part.assign(**{name: 0.0})
-    found = partition_relation(part.reset_index(drop=True)).project(column).fetchnumpy()[name]
-    return part.assign(**{name: found.filled(float("nan")) if hasattr(found, "filled") else found})
+    if len(frame) == 0:
+        return frame.assign(**{name: 0.0})
+    scores = partition_relation(frame.reset_index(drop=True)).project(column).fetchnumpy()[name]
+    return frame.assign(**{name: scores.filled(float("nan")) if hasattr(scores, "filled") else scores})
 
 
 _APPLY: dict[str, Callable[[Any, str, str], Any]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from evenscore.data.coding import CHUNK
 from evenscore.data.columns import Column, codes_of, find_column, nulls_in, numbers_in, shortened
-from evenscore.errors import DataError, OptionError, listing
-from evenscore.types import Floats, Mask
+from evenscore.errors import DataError, OptionError, listing, require_option
+from evenscore.types import Floats, Ints, Mask
 
 Places = NDArray[np.int16]
 
 UNKNOWN, MISSING = -1, -2
+ON_UNKNOWN = ("error", "pooled", "keep")
+NULLS = ("error", "keep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,21 @@ class Matched:
 
     places: Places
     strangers: tuple[Any, ...]
+
+    def chunks(self, size: int) -> Iterator[tuple[slice, int, slice | Ints]]:
+        """Cache-sized steps: some rows, a place that occurs among them (-1: unknown or missing), and which of them are there."""
+        for start in range(0, len(self.places), size):
+            chunk = slice(start, start + size)
+            places = np.maximum(self.places[chunk], UNKNOWN)
+            occurring = (np.flatnonzero(np.bincount(places - UNKNOWN)) + UNKNOWN).tolist()
+            for place in occurring:
+                yield chunk, place, slice(None) if len(occurring) == 1 else np.flatnonzero(places == place)
+
+
+def require_treatment(on_unknown: str, nulls: str = "error") -> None:
+    """What is done about groups without a map and rows without a score, one of the known ways."""
+    require_option("on_unknown", on_unknown, ON_UNKNOWN)
+    require_option("nulls", nulls, NULLS)
 
 
 def read_scores(scores: Any, nulls: str) -> tuple[Floats, Mask | None]:
@@ -42,17 +59,26 @@ def read_scores(scores: Any, nulls: str) -> tuple[Floats, Mask | None]:
     return np.where(missing, np.nan, found), missing
 
 
-def match_groups(groups: Any, labels: Sequence[Any], n_rows: int) -> Matched:
-    """Find each row's group; several columns in a list are an intersection, as for ``es.tally``."""
-    parts = [find_column(None, part, "groups") for part in _columns(groups, labels)]
-    for part in parts:
-        if len(part) != n_rows:
-            raise DataError(f"groups has {len(part):,} values, scores has {n_rows:,}: they must have the same length")
+def match_groups(
+    groups: Any, labels: Sequence[Any], n_rows: int, on_unknown: str = "error", counts: Sequence[int] | None = None
+) -> Matched:
+    """Find each row's group; several columns in a list are an intersection, as for ``es.tally``.
+
+    on_unknown: "error" refuses groups that are unknown or missing. counts: how many rows of a file each row stands for.
+    """
+    columns = [find_column(None, column, "groups") for column in _columns(groups, labels)]
+    for column in columns:
+        if len(column) != n_rows:
+            raise DataError(f"groups has {len(column):,} values, scores has {n_rows:,}: they must have the same length")
     if n_rows == 0:
         return Matched(np.zeros(0, dtype=np.int16), ())
-    if len(parts) == 1:
-        return _match(parts[0], {_key(label): place for place, label in enumerate(labels)})
-    return _match_intersection(parts, labels)
+    if len(columns) == 1:
+        matched = _match(columns[0], {_key(label): place for place, label in enumerate(labels)})
+    else:
+        matched = _match_intersection(columns, labels)
+    if on_unknown == "error":
+        _refuse_unknown(matched, labels, counts)
+    return matched
 
 
 def _columns(groups: Any, labels: Sequence[Any]) -> list[Any]:
@@ -72,7 +98,7 @@ def _columns(groups: Any, labels: Sequence[Any]) -> list[Any]:
 def _key(label: Any) -> tuple[Any, ...]:
     """What makes two labels the same: type and value, also inside an intersection."""
     if isinstance(label, tuple):
-        return tuple(_key(part) for part in label)
+        return tuple(map(_key, label))
     if isinstance(label, np.generic):
         label = label.item()
     if isinstance(label, datetime.datetime) and hasattr(label, "to_pydatetime"):
@@ -99,19 +125,19 @@ def _match(column: Column, known: dict[tuple[Any, ...], int]) -> Matched:
     return Matched(places, strangers)
 
 
-def _match_intersection(parts: list[Column], labels: Sequence[Any]) -> Matched:
+def _match_intersection(columns: list[Column], labels: Sequence[Any]) -> Matched:
     """Codes of each column, then a table over their combinations."""
-    choices = [list(dict.fromkeys(_key(label[i]) for label in labels)) for i in range(len(parts))]
-    matched = [_match(part, {key: place for place, key in enumerate(keys)}) for part, keys in zip(parts, choices, strict=True)]
+    choices = [list(dict.fromkeys(_key(label[i]) for label in labels)) for i in range(len(columns))]
+    matched = [_match(column, {key: i for i, key in enumerate(keys)}) for column, keys in zip(columns, choices, strict=True)]
     table = np.full([len(keys) for keys in choices], UNKNOWN, dtype=np.int16)
     for place, label in enumerate(labels):
-        table[tuple(keys.index(_key(part)) for keys, part in zip(choices, label, strict=True))] = place
+        table[tuple(keys.index(_key(value)) for keys, value in zip(choices, label, strict=True))] = place
     places = table[tuple(np.maximum(found.places, 0) for found in matched)]
     for found in matched:
         places[found.places < 0] = np.minimum(places, found.places)[found.places < 0]
     places[np.any([found.places == MISSING for found in matched], axis=0)] = MISSING
     unknown = np.flatnonzero(np.any([found.places == UNKNOWN for found in matched], axis=0) | (places == UNKNOWN))[:3]
-    strangers = tuple(tuple(_at(part, row) for part in parts) for row in unknown.tolist())
+    strangers = tuple(tuple(_at(column, row) for column in columns) for row in unknown.tolist())
     return Matched(places, strangers)
 
 
@@ -120,22 +146,22 @@ def _at(column: Column, row: int) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def refuse_unknown(matched: Matched, labels: Sequence[Any], n_rows: Sequence[int] | None = None) -> None:
-    """Raise when a row's group is unknown or missing; with ``n_rows`` each place stands for so many rows of a file."""
-    counts_of = np.ones(len(matched.places), dtype=np.int64) if n_rows is None else np.asarray(n_rows)
-    n_unknown, n_missing = (int(counts_of[matched.places == kind].sum()) for kind in (UNKNOWN, MISSING))
+def _refuse_unknown(matched: Matched, labels: Sequence[Any], counts: Sequence[int] | None) -> None:
+    """Raise when a row's group is unknown or missing."""
+    rows_of = np.ones(len(matched.places), dtype=np.int64) if counts is None else np.asarray(counts)
+    n_unknown, n_missing = (int(rows_of[matched.places == kind].sum()) for kind in (UNKNOWN, MISSING))
     if not n_unknown and not n_missing:
         return
-    counts = [f"{n_unknown:,} unknown" if n_unknown else "", f"{n_missing:,} missing" if n_missing else ""]
+    wrong = [f"{n_unknown:,} unknown" if n_unknown else "", f"{n_missing:,} missing" if n_missing else ""]
     rows = ", ".join(map(str, np.flatnonzero(matched.places < 0)[:3].tolist()))
-    where = f" (first rows, from 0: {rows})" if n_rows is None else ""
+    where = f" (first rows, from 0: {rows})" if counts is None else ""
     shown = f", such as {listing(shortened(label) for label in matched.strangers[:5])}" if matched.strangers else ""
     alike = [label for label in labels if any(str(label) == str(other) for other in matched.strangers)]
     hint = (
         f"; {shortened(alike[0])} is known as {type(alike[0]).__name__}: labels of another type are other labels" if alike else ""
     )
     raise DataError(
-        f"groups: {' and '.join(filter(None, counts))} of {int(counts_of.sum()):,} labels{shown}{where}; "
+        f"groups: {' and '.join(filter(None, wrong))} of {int(rows_of.sum()):,} labels{shown}{where}; "
         f"the calibrator knows {listing(map(repr, labels))}{hint}. "
         "on_unknown='pooled' gives them the map of everybody, on_unknown='keep' leaves their scores as they are"
     )

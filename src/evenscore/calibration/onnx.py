@@ -93,10 +93,10 @@ def _tables(calibrator: Calibrator, on_unknown: str) -> dict[str, Array]:
     }[on_unknown]
     pieces = [*(each.segments() for each in calibrator.maps), stranger]
     shape = (len(pieces), max(map(len, pieces)))
-    tables = {name: np.zeros(shape) for name in ("starts", "origins", "values", "slopes")}
-    tables["starts"][:] = np.inf
-    for row, own in enumerate(pieces):
-        for place, piece in enumerate(own):
-            for name, value in zip(tables, (piece.start, piece.origin, piece.value, piece.slope), strict=True):
-                tables[name][row, place] = value
+    tables = {}
+    for field in ("start", "origin", "value", "slope"):
+        table = np.full(shape, np.inf if field == "start" else 0.0)
+        for row, own in enumerate(pieces):
+            table[row, : len(own)] = [getattr(piece, field) for piece in own]
+        tables[f"{field}s"] = table
     return {**tables, "one": np.array([1], dtype=np.int64), "zero": np.array([0], dtype=np.int64)}

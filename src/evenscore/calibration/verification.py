@@ -108,12 +108,6 @@ class Verification(Table):
             | {name: getattr(self, name).to_dict() for name in tests}
         )
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the gaps before and after (needs matplotlib)."""
-        from evenscore.report.calibration_figures import draw_verification
-
-        return draw_verification(self, ax)
-
     def __repr__(self) -> str:
         accuracy = super(Verification, self).__repr__()
         title, rest = accuracy.split("\n", 1)

@@ -18,6 +18,7 @@ from evenscore._version import __version__
 from evenscore.types import Progress
 
 if TYPE_CHECKING:
+    from evenscore.data.spec import TallySpec
     from evenscore.tallies.tally_state import Tally
 
 OF_DATA = ("score", "outcome", "groups", "user", "independent", "weight", "count", "nulls", "scale", "cells", "split")
@@ -92,12 +93,12 @@ def read_tally(
     from evenscore.engines.files import tally_files
 
     show("reading", quiet)
-    told = None if quiet else progress_bar(quiet)
     return tally_files(
         data,
-        say=notes.append,
+        make_spec(options, cuts),
         memory_limit=options.get("memory_limit", "1GB"),
-        **tally_options(options) | {"progress": told, "cuts": options.get("cuts", cuts)},
+        progress=None if quiet else progress_bar(quiet),
+        say=notes.append,
     )
 
 
@@ -110,18 +111,14 @@ def require_no_columns(context: click.Context, data: tuple[str, ...], more: tupl
         raise click.UsageError(f"{data[0]} is a saved tally, made once and for all; leave out --{needless}", context)
 
 
-def tally_options(options: dict[str, Any]) -> dict[str, Any]:
-    """What ``es.tally`` wants to know, from the options of a command."""
+def make_spec(options: dict[str, Any], cuts: tuple[float, ...] = ()) -> TallySpec:
+    """What is asked of the data, from the options of a command; with edges at the cuts, unless there is an option for them."""
+    from evenscore.data.spec import TallySpec
+
     same = {name: options[name] for name in ("score", "outcome", "user", "weight", "count", "cells", "scale", "nulls")}
+    more = {name: options[name] for name in ("lattice", "cuts", "split") if name in options}
     groups = options["groups"]
-    return {
-        **same,
-        "group": list(groups) if len(groups) > 1 else groups[0],
-        "lattice": options.get("lattice"),
-        "cuts": options.get("cuts", ()),
-        "split": options.get("split"),
-        "progress": None,
-    }
+    return TallySpec(**same, group=list(groups) if len(groups) > 1 else groups[0], **{"cuts": cuts, **more})
 
 
 def progress_bar(quiet: bool) -> Progress:

@@ -26,7 +26,8 @@ def merge(context: click.Context, /, files: tuple[str, ...], json_path: str | No
     evenscore merge shard-*.tally -o all.tally
     evenscore merge day-*.users.parquet -o week.tally
     """
-    from evenscore.engines.by_user import is_by_user
+    from evenscore.engines.by_user import is_by_user, merge_by_user
+    from evenscore.engines.spill import parse_memory_limit
     from evenscore.errors import FileError, OptionError
 
     output = Path(options["output"])
@@ -42,9 +43,13 @@ def merge(context: click.Context, /, files: tuple[str, ...], json_path: str | No
         raise OptionError("--by-user merges user-level files into one, which is neither a tally nor released")
     notes: list[str] = []
     with noted_warnings(notes):
+        limit = parse_memory_limit(options["memory_limit"])
         if options["by_user"]:
-            return _merge_users(paths, output, options["memory_limit"], quiet)
-        made = _merged_users(paths, options["memory_limit"]) if all(user_level) else _added(paths, quiet)
+            merge_by_user(paths, limit, output)
+            if not quiet:
+                click.echo(f"{output} {BY_USER}")
+            return 0
+        made = merge_by_user(paths, limit) if all(user_level) else _add_up(paths, quiet)
         stop_if_interrupted(context)
         made = saved(made, output, options["min_users"])
         show("", quiet)
@@ -52,7 +57,7 @@ def merge(context: click.Context, /, files: tuple[str, ...], json_path: str | No
     return 0
 
 
-def _added(paths: list[Path], quiet: bool) -> Any:
+def _add_up(paths: list[Path], quiet: bool) -> Any:
     """The sum of saved tallies, two at a time in memory; an error names the file that does not fit."""
     from evenscore.errors import MergeError
     from evenscore.tallies.archive import load_tally
@@ -65,20 +70,3 @@ def _added(paths: list[Path], quiet: bool) -> Any:
         except MergeError as error:
             raise MergeError(f"{path}: {error}") from None
     return total
-
-
-def _merged_users(paths: list[Path], memory_limit: str) -> Any:
-    from evenscore.engines.by_user import merge_by_user
-    from evenscore.engines.spill import bytes_of
-
-    return merge_by_user(paths, bytes_of(memory_limit))
-
-
-def _merge_users(paths: list[Path], output: Path, memory_limit: str, quiet: bool) -> int:
-    from evenscore.engines.by_user import merge_by_user
-    from evenscore.engines.spill import bytes_of
-
-    merge_by_user(paths, bytes_of(memory_limit), output)
-    if not quiet:
-        click.echo(f"{output} {BY_USER}")
-    return 0

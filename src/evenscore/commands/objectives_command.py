@@ -82,7 +82,7 @@ def calibrate_pairs(
     notes: list[str] = []
     with noted_warnings(notes):
         show("fitting", quiet)
-        from evenscore.multiobjective.fitting import calibrate_jointly
+        from evenscore.multiobjective import calibrate_jointly
 
         joint = calibrate_jointly(
             list(data),

@@ -54,10 +54,10 @@ def simulate(
         raise click.UsageError("give the name of a simulation (--list shows them) or --spec, one of the two", context)
     if output is None:
         raise click.UsageError("missing: --output, a file whose name ends in .csv or .parquet", context)
-    from evenscore.engines.arrays import write_columns
-    from evenscore.simulation.catalogue import named, true_means, truth_document
+    from evenscore.engines.writing import write_columns
+    from evenscore.simulation.catalogue import make_simulation, true_means, truth_document
 
-    chosen = _read(Path(spec)) if spec is not None else named(str(name), users)
+    chosen = _read(Path(spec)) if spec is not None else make_simulation(str(name), users)
     data = chosen.data(seed)
     stop_if_interrupted(context)
     path = Path(output)

@@ -10,12 +10,13 @@ import click
 from evenscore.commands.common import (
     data_argument,
     data_options,
+    make_spec,
     noted_warnings,
     output_options,
     read_tally,
+    require_columns,
     show,
     stop_if_interrupted,
-    tally_options,
     write_json,
 )
 
@@ -89,7 +90,7 @@ def reference_lattice(reference: str | None, cells: int, cuts: tuple[float, ...]
         if is_tally_file(path):
             return load_tally(path).lattice
         if is_by_user(path):
-            return open_by_user(path).lattice
+            return open_by_user(path).recipe.lattice
         raise OptionError(f"--lattice {reference}: the file is no saved tally")
     low, colon, high = reference.partition(":")
     try:
@@ -102,11 +103,10 @@ def reference_lattice(reference: str | None, cells: int, cuts: tuple[float, ...]
 
 
 def _explain(context: click.Context, data: tuple[str, ...], options: dict[str, Any], json_path: str | None) -> int:
-    from evenscore.commands.common import require_columns
-    from evenscore.engines import explain
+    from evenscore.engines.files import plan_files
 
     require_columns(context, data, options)
-    plan = explain(list(data), memory_limit=options["memory_limit"], **tally_options(options))
+    plan = plan_files(list(data), make_spec(options), memory_limit=options["memory_limit"])
     if json_path is not None:
         write_json(json_path, {"plan": plan.to_dict()})
     if json_path != "-":
@@ -123,19 +123,18 @@ def _write_by_user(
     json_path: str | None,
     quiet: bool,
 ) -> int:
-    from evenscore.commands.common import require_columns
-    from evenscore.engines.relations import write_by_user
+    from evenscore.engines.files import write_by_user
     from evenscore.errors import OptionError
 
     if output.suffix.lower() not in (".parquet", ".pq"):
         raise OptionError(f"--output {output}: a user-level file is Parquet; let its name end in .parquet")
     require_columns(context, data, options)
-    about = write_by_user(data, output, say=notes.append, memory_limit=options["memory_limit"], **tally_options(options))
+    recipe = write_by_user(data, output, make_spec(options), memory_limit=options["memory_limit"], say=notes.append).recipe
     stop_if_interrupted(context)
     if json_path is not None:
-        write_json(json_path, {"output": str(output), "user_level": True, "rows": about.n_rows, "notes": [BY_USER, *notes]})
+        write_json(json_path, {"output": str(output), "user_level": True, "rows": recipe.n_rows, "notes": [BY_USER, *notes]})
     if not quiet and json_path != "-":
-        click.echo("\n".join([f"{output}: {about.n_rows:,} rows on {about.lattice!r}", f"{output} {BY_USER}", *notes]))
+        click.echo("\n".join([f"{output}: {recipe.n_rows:,} rows on {recipe.lattice!r}", f"{output} {BY_USER}", *notes]))
     return 0
 
 

@@ -63,9 +63,9 @@ def thresholds(
         stop_if_interrupted(context)
         show("", quiet)
     if plot_path is not None:
-        from evenscore.report.threshold_figures import save_thresholds
+        from evenscore.report.plots import save_plot
 
-        save_thresholds(found, plot_path)
+        save_plot(found, plot_path)
     if json_path is not None:
         results = {"marginal_test": test.to_dict(), "thresholds": found.to_dict()}
         write_json(json_path, {"data": list(data), "tally": tally.to_dict(), **results, "notes": notes})

@@ -153,21 +153,21 @@ def _encode_many(values: Array) -> tuple[Codes, list[Any]]:
     codes = np.empty(len(keys), dtype=code_type(len(keys)))
     before = -1
     for start in range(0, len(keys), CHUNK):
-        found = np.cumsum(is_new[start : start + CHUNK]) + before
-        codes[keys[start : start + CHUNK]] = found
-        before = int(found[-1])
+        code_of_key = np.cumsum(is_new[start : start + CHUNK]) + before
+        codes[keys[start : start + CHUNK]] = code_of_key
+        before = int(code_of_key[-1])
     del keys, is_new
-    return _in_order(values, *_told_apart(values, codes, first))
+    return _in_order(values, *_separate_collisions(values, codes, first))
 
 
-def _told_apart(values: Array, codes: Codes, first: Ints) -> tuple[Codes, Ints]:
+def _separate_collisions(values: Array, codes: Codes, first: Ints) -> tuple[Codes, Ints]:
     """New codes for values that are not equal to the first one of their code; ``first`` has the first row of each code."""
     representative = values[first]
-    found = [
+    unequal = [
         start + np.flatnonzero(values[start : start + CHUNK] != representative[codes[start : start + CHUNK]])
         for start in range(0, len(values), CHUNK)
     ]
-    rows = np.concatenate(found)
+    rows = np.concatenate(unequal)
     if len(rows) == 0:
         return codes, first
     others, _ = _encode_few(values[rows])

@@ -107,8 +107,8 @@ def find_column(table: Any, value: Any, role: str) -> Column:
         names = list(table.keys() if isinstance(table, Mapping) else table.columns)
         if value not in names:
             raise no_column(value, role, "data", names)
-        found = table[value] if isinstance(table, Mapping) else table.get_column(value)
-        return Column(value, role, _values(found, f"column {shortened(value)} ({role})"))
+        held = table[value] if isinstance(table, Mapping) else table.get_column(value)
+        return Column(value, role, _values(held, f"column {shortened(value)} ({role})"))
     if isinstance(value, int | float | tuple) and table is not None:
         names = list(table.keys() if isinstance(table, Mapping) else table.columns)
         if value in names:
@@ -165,8 +165,8 @@ def _array(value: Any, what: str) -> Array:
 def common_length(table: Any, columns: Sequence[Column]) -> int:
     """The number of rows, which all columns must share."""
     if len({len(column) for column in columns}) > 1:
-        found = ", ".join(f"{shortened(column.name)}: {len(column):,}" for column in columns)
-        raise DataError(f"the columns must have the same number of rows, but have {found}")
+        lengths = ", ".join(f"{shortened(column.name)}: {len(column):,}" for column in columns)
+        raise DataError(f"the columns must have the same number of rows, but have {lengths}")
     n_rows = len(columns[0])
     if isinstance(table, nw.DataFrame) and len(table) != n_rows:
         raise DataError(f"the arrays have {n_rows:,} values, the data has {len(table):,} rows")
@@ -334,11 +334,11 @@ def _series_codes(series: nw.Series[Any], typed: bool) -> tuple[Codes, list[Any]
 
 
 def _polars_codes(native: Any) -> tuple[Codes, list[Any]]:
-    found = native.to_frame("value").with_row_index("row").group_by("value", maintain_order=True).agg("row")
-    rows = found.get_column("row")
+    rows_of_values = native.to_frame("value").with_row_index("row").group_by("value", maintain_order=True).agg("row")
+    rows = rows_of_values.get_column("row")
     codes: Codes = np.empty(len(native), dtype=code_type(len(native)))
     codes[rows.explode().to_numpy()] = np.repeat(np.arange(len(rows)), rows.list.len().to_numpy())
-    return codes, found.get_column("value").to_list()
+    return codes, rows_of_values.get_column("value").to_list()
 
 
 def _arrow_codes(native: Any, typed: bool) -> tuple[Codes, list[Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -29,8 +29,11 @@ from evenscore.data.columns import (
     to_numpy,
 )
 from evenscore.data.splits import Split
-from evenscore.errors import DataError, OptionError, require_option
+from evenscore.errors import DataError, OptionError
 from evenscore.types import Array, Floats, Ints, Mask
+
+if TYPE_CHECKING:
+    from evenscore.data.spec import TallySpec
 
 MAX_GROUPS = 200
 MAX_REPEATED = 200_000_000  # people that rows with a count may stand for in one tally
@@ -80,49 +83,39 @@ class Observations:
         return len(self.score)
 
 
-def observe(
-    data: Any,
-    *,
-    score: Any,
-    outcome: Any,
-    group: Any,
-    user: Any,
-    weight: Any = None,
-    count: Any = None,
-    nulls: str = "error",
-) -> Observations:
+def observe(data: Any, spec: TallySpec) -> Observations:
     """Check and code the columns of a frame, a dict of arrays, or (data=None) arrays alone."""
-    require_option("nulls", nulls, NULLS)
     table, kind = open_table(data)
-    columns = [find_column(table, score, "score"), find_column(table, outcome, "outcome"), *group_columns(table, group)]
-    columns += [
-        find_column(table, value, role)
-        for role, value in (("user", user), ("weight", weight), ("count", count))
-        if value is not None
-    ]
+    columns = [find_column(table, spec.score, "score"), find_column(table, spec.outcome, "outcome")]
+    columns += group_columns(table, spec.group)
+    for role in ("user", "weight", "count"):
+        if getattr(spec, role) is not None:
+            columns.append(find_column(table, getattr(spec, role), role))
     common_length(table, columns)
-    columns, labelled, dropped = without_nulls(columns, nulls)
-    n_rows = len(columns[0])
-    parts = [column for column in columns if column.role == "group"]
-    found = {column.role: column for column in columns}
-    scores = numbers_in(found["score"])
-    outcomes = numbers_in(found["outcome"], known=labelled)
-    codes, labels = groups_of(parts)
+    columns, labelled, dropped = without_nulls(columns, spec.nulls)
+    of_groups = [column for column in columns if column.role == "group"]
+    by_role = {column.role: column for column in columns}
+    names = {role: column.name for role, column in by_role.items()}
+    scores = numbers_in(by_role["score"])
+    outcomes = numbers_in(by_role["outcome"], known=labelled)
+    codes, labels = groups_of(of_groups)
     return Observations(
         score=scores,
         outcome=outcomes,
         group=codes,
         groups=labels,
-        users=users_of(found["user"]) if "user" in found else independent_users(n_rows),
+        users=users_of(by_role["user"]) if "user" in by_role else independent_users(len(scores)),
         columns=Columns(
-            found["score"].name,
-            found["outcome"].name,
-            tuple(part.name for part in parts),
-            *(found[role].name if role in found else None for role in ("user", "weight", "count")),
+            names["score"],
+            names["outcome"],
+            tuple(column.name for column in of_groups),
+            names.get("user"),
+            names.get("weight"),
+            names.get("count"),
         ),
         binary=is_binary(outcomes, labelled),
-        weight=weights_of(found["weight"]) if "weight" in found else None,
-        count=_counts(found["count"]) if "count" in found else None,
+        weight=weights_of(by_role["weight"]) if "weight" in by_role else None,
+        count=_counts(by_role["count"]) if "count" in by_role else None,
         labelled=labelled,
         dropped=dropped,
         frame=kind,
@@ -140,36 +133,32 @@ def one_row_each(observations: Observations) -> Observations:
             f"{MAX_REPEATED:,} can be tallied at once: tally parts of the rows on one lattice and add the tallies"
         )
     rows = np.repeat(np.arange(observations.n_rows), observations.count)
-
-    def taken(column: Any) -> Any:
-        return None if column is None else column[rows]
-
-    names = ("score", "outcome", "group", "weight", "labelled")
-    return replace(
-        observations, users=independent_users(total), count=None, **{name: taken(getattr(observations, name)) for name in names}
-    )
+    return replace(_take_rows(replace(observations, count=None), rows), users=independent_users(total))
 
 
-def only_users(observations: Observations, split: str | None) -> Observations:
+def keep_split(observations: Observations, split: Split | None) -> Observations:
     """The rows of the users in a split; all rows without one."""
     if split is None:
         return observations
     users = observations.users
-    kept = held_rows(Split.parse(split), users)
+    kept = rows_in_split(split, users)
     if not kept.any():
-        raise DataError(f"split={shortened(split)} holds none of the users of these {observations.n_rows:,} rows")
-
-    def rows(column: Any) -> Any:
-        return None if column is None else column[kept]
-
-    return replace(
-        observations,
-        users=replace(users, codes=users.codes[kept]),
-        **{name: rows(getattr(observations, name)) for name in ("score", "outcome", "group", "weight", "count", "labelled")},
-    )
+        raise empty_split(split, observations.n_rows)
+    return replace(_take_rows(observations, kept), users=replace(users, codes=users.codes[kept]))
 
 
-def held_rows(split: Split, users: Users) -> Mask:
+def _take_rows(observations: Observations, rows: Mask | Ints) -> Observations:
+    """Every column but the users with only these rows."""
+    columns = {name: getattr(observations, name) for name in ("score", "outcome", "group", "weight", "count", "labelled")}
+    return replace(observations, **{name: column[rows] for name, column in columns.items() if column is not None})
+
+
+def empty_split(split: Split, n_rows: int) -> DataError:
+    """The error for a split that nobody is in."""
+    return DataError(f"split={shortened(str(split))} holds none of the users of these {n_rows:,} rows")
+
+
+def rows_in_split(split: Split, users: Users) -> Mask:
     """Which rows belong to users in the split; every user is hashed once where codes are dense."""
     if users.span <= len(users.codes):
         return split.holds(users.hashes(np.arange(users.span) + users.low))[users.codes.astype(np.int64) - users.low]
@@ -188,10 +177,10 @@ def group_columns(table: Any, group: Any) -> list[Column]:
         raise OptionError(
             f"group=[{shortened(group[0])}, ...]: a list means the intersection of several columns; give labels as a NumPy array"
         )
-    parts = [find_column(table, part, "group") for part in group]
+    columns = [find_column(table, given, "group") for given in group]
     return [
-        part if isinstance(given, str) or len(parts) == 1 else Column(f"group {i}", "group", part.values)
-        for i, (part, given) in enumerate(zip(parts, group, strict=True), start=1)
+        column if isinstance(given, str) or len(columns) == 1 else Column(f"group {i}", "group", column.values)
+        for i, (column, given) in enumerate(zip(columns, group, strict=True), start=1)
     ]
 
 
@@ -202,7 +191,7 @@ def without_nulls(columns: list[Column], nulls: str) -> tuple[list[Column], Mask
     """The columns without rows that have nulls, which rows are labelled (None = all), and rows left out by column; or an error."""
     missing: dict[int, Mask] = {}
     labelled = None
-    for place, column in enumerate(columns):
+    for i, column in enumerate(columns):
         mask = nulls_in(column)
         if mask is None:
             continue
@@ -211,20 +200,28 @@ def without_nulls(columns: list[Column], nulls: str) -> tuple[list[Column], Mask
                 raise DataError(f"{column} is null in all {len(column):,} rows: nothing is labelled")
             labelled = ~mask
         elif nulls == "drop":
-            missing[place] = mask
+            missing[i] = mask
         else:
-            hint = "nulls='drop' leaves such rows out and counts them"
-            column.refuse(
-                mask, "is null or NaN", hint=hint + ("; nulls='unlabelled' keeps their scores" if column.role == "outcome" else "")
-            )
+            column.refuse(mask, "is null or NaN", hint=null_hint(column.role))
     if not missing:
         return columns, labelled, {}
-    dropped = {columns[place].name: int(mask.sum()) for place, mask in missing.items()}
+    dropped = {columns[i].name: int(mask.sum()) for i, mask in missing.items()}
     kept = np.flatnonzero(~np.logical_or.reduce(list(missing.values())))
     if len(kept) == 0:
-        found = ", ".join(f"{shortened(name)} is null in {n:,}" for name, n in dropped.items())
-        raise DataError(f"nulls='drop' leaves none of the {len(columns[0]):,} rows: {found}")
+        raise nothing_left(len(columns[0]), dropped)
     return [column.take(kept) for column in columns], labelled, dropped
+
+
+def null_hint(role: str) -> str:
+    """What can be done about nulls in a column."""
+    hint = "nulls='drop' leaves such rows out and counts them"
+    return f"{hint}; nulls='unlabelled' keeps their scores" if role == "outcome" else hint
+
+
+def nothing_left(n_rows: int, dropped: dict[str, int]) -> DataError:
+    """The error when every row has a null."""
+    nulls = ", ".join(f"{shortened(name)} is null in {n:,}" for name, n in dropped.items())
+    return DataError(f"nulls='drop' leaves none of the {n_rows:,} rows: {nulls}")
 
 
 # Outcomes, weights, counts
@@ -270,19 +267,19 @@ def _require_sizes(column: Column, sizes: Array) -> None:
 # Groups
 
 
-def groups_of(parts: list[Column]) -> tuple[NDArray[np.uint8], tuple[Any, ...]]:
+def groups_of(columns: list[Column]) -> tuple[NDArray[np.uint8], tuple[Any, ...]]:
     """Codes (n_rows,) and the labels in order; several columns give their intersection, as tuples."""
-    coded = [_group_codes(part) for part in parts]
+    coded = [_group_codes(column) for column in columns]
     codes, labels = coded[0]
-    if len(parts) > 1:
+    if len(columns) > 1:
         labels = [(label,) for label in labels]
         for more, other in coded[1:]:
             both = codes.astype(np.uint16) * np.uint16(len(other))
             both += more
-            pairs, found = encode_integers(both, 0)
-            _limit_groups(len(found), parts)
+            pairs, present = encode_integers(both, 0)
+            _limit_groups(len(present), columns)
             codes = pairs.astype(np.uint8, copy=False)
-            labels = [(*labels[pair // len(other)], other[pair % len(other)]) for pair in found]
+            labels = [(*labels[pair // len(other)], other[pair % len(other)]) for pair in present]
     order = sorted(range(len(labels)), key=lambda i: label_key(labels[i]))
     if len(set(labels)) < len(labels):
         raise DataError(f"group labels such as {_equal_labels(labels)} are equal in Python; turn the column into text first")
@@ -291,13 +288,13 @@ def groups_of(parts: list[Column]) -> tuple[NDArray[np.uint8], tuple[Any, ...]]:
     return rank[codes], tuple(labels[i] for i in order)
 
 
-def _group_codes(part: Column) -> tuple[NDArray[np.uint8], list[Any]]:
-    codes, labels = codes_of(part, typed=True)
-    _limit_groups(len(labels), [part])
+def _group_codes(column: Column) -> tuple[NDArray[np.uint8], list[Any]]:
+    codes, labels = codes_of(column, typed=True)
+    _limit_groups(len(labels), [column])
     labels = [_plain(label) for label in labels]
     for label in labels:
         if not _is_label(label):
-            raise DataError(f"{part} holds {shortened(label)}, which cannot be a label; turn the column into text first")
+            raise DataError(f"{column} holds {shortened(label)}, which cannot be a label; turn the column into text first")
     return codes.astype(np.uint8, copy=False), labels
 
 
@@ -311,11 +308,11 @@ def _is_label(label: Any) -> bool:
         return False
 
 
-def _limit_groups(n_groups: int, parts: list[Column]) -> None:
+def _limit_groups(n_groups: int, columns: list[Column]) -> None:
     if n_groups > MAX_GROUPS:
-        names = " x ".join(shortened(part.name) for part in parts)
+        names = " x ".join(shortened(column.name) for column in columns)
         raise DataError(
-            f"column {names} (group) has {n_groups:,} different values in {len(parts[0]):,} rows, more than the {MAX_GROUPS} "
+            f"column {names} (group) has {n_groups:,} different values in {len(columns[0]):,} rows, more than the {MAX_GROUPS} "
             "groups that are possible: is it an id or a number? Cut numbers into bands first"
         )
 
@@ -337,7 +334,7 @@ def _equal_labels(labels: list[Any]) -> str:
 def label_key(label: Any) -> tuple[Any, ...]:
     """Sorts labels of mixed types: numbers among numbers, text among text, what has no order by its text."""
     if isinstance(label, tuple):
-        return ("tuple", *(label_key(part) for part in label))
+        return ("tuple", *map(label_key, label))
     kind = type(label).__name__
     if isinstance(label, datetime.datetime):
         return (kind, label.tzinfo is not None, label)

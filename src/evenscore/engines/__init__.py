@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from evenscore.data.columns import number_array
+from evenscore.data.spec import TallySpec
 from evenscore.errors import OptionError, shortened
 from evenscore.tallies.lattice import MAX_CELLS, Lattice
 from evenscore.tallies.tally_state import Tally
@@ -16,13 +16,14 @@ from evenscore.types import Progress, Say
 if TYPE_CHECKING:
     from evenscore.engines.plans import TallyPlan
 
-# Where each kind of data is counted; imported when such data comes along.
+# Where each kind of data is counted (imported when such data comes along), and what its engine heeds beside the spec.
 ENGINES = {
-    "files": ("evenscore.engines.files", "tally_files"),
-    "duckdb": ("evenscore.engines.relations", "tally_duckdb"),
-    "ibis": ("evenscore.engines.ibis", "tally_ibis"),
-    "dask": ("evenscore.engines.dask", "tally_dask"),
-    "spark": ("evenscore.engines.spark", "tally_spark"),
+    "memory": ("memory", ("progress",)),
+    "files": ("files", ("memory_limit", "progress")),
+    "duckdb": ("relations", ("memory_limit", "progress")),
+    "ibis": ("ibis", ("memory_limit", "progress")),
+    "dask": ("dask", ()),
+    "spark": ("spark", ("way",)),
 }
 
 
@@ -92,60 +93,57 @@ def tally(
     >>> es.tally(data, score="s", outcome="y", group="g", user="id").n_users
     {'a': 1, 'b': 2}
     """
-    options = {
-        "score": score,
-        "outcome": outcome,
-        "group": group,
-        "user": user,
-        "weight": weight,
-        "count": count,
-        "lattice": lattice,
-        "cuts": tuple(number_array("cuts", cuts).ravel().tolist()),
-        "cells": cells,
-        "scale": scale,
-        "nulls": nulls,
-        "split": split,
-        "progress": progress,
-    }
-    data = _native(data)
-    kind = engine_of(data)
-    if way is not None:
-        if kind != "spark":
-            raise OptionError(f"way={shortened(way)} is for Spark; other data are counted in one way")
-        options["way"] = way
-    if kind == "memory":
-        from evenscore.engines.memory import tally_frame
-
-        return tally_frame(data, **options)
-    module, function = ENGINES[kind]
-    counted: Tally = getattr(importlib.import_module(module), function)(data, memory_limit=memory_limit, **options)
+    spec = TallySpec(
+        score=score,
+        outcome=outcome,
+        group=group,
+        user=user,
+        weight=weight,
+        count=count,
+        lattice=lattice,  # type: ignore[arg-type]  # the spec takes its lattice from a tally
+        cuts=cuts,  # type: ignore[arg-type]  # and makes a tuple
+        cells=cells,
+        scale=scale,
+        nulls=nulls,
+        split=split,  # type: ignore[arg-type]  # and reads the text
+    )
+    data = _unwrap(data)
+    count_data, settings = _find_engine("tally", data, memory_limit=memory_limit, progress=progress, way=way)
+    counted: Tally = count_data(data, spec, **settings)
     return counted
 
 
-def explain(data: Any, *, memory_limit: str | int = "1GB", **options: Any) -> TallyPlan:
+def explain(
+    data: Any, *, memory_limit: str | int = "1GB", progress: Progress | None = None, way: str | None = None, **columns: Any
+) -> TallyPlan:
     """What ``es.tally`` would do with this data, and why; takes the same arguments, surveys, and counts nothing.
 
     >>> explain({"s": [0.2, 0.4], "y": [0, 1], "g": ["a", "b"]}, score="s", outcome="y", group="g", user=None).steps
     ('count in memory',)
     """
-    from evenscore.engines.plans import plan_of
+    from evenscore.engines.plans import UNSURVEYED, TallyPlan
 
-    data = _native(data)
-    return plan_of(engine_of(data), data, memory_limit, _DEFAULTS | options)
+    spec = TallySpec(**columns)
+    data = _unwrap(data)
+    kind = engine_of(data)
+    if kind in UNSURVEYED:
+        return TallyPlan(kind, UNSURVEYED[kind])
+    plan_data, settings = _find_engine("plan", data, memory_limit=memory_limit, way=way)
+    plan: TallyPlan = plan_data(data, spec, **settings)
+    return plan
 
 
-_DEFAULTS: dict[str, Any] = {
-    "weight": None,
-    "count": None,
-    "lattice": None,
-    "cuts": (),
-    "cells": MAX_CELLS,
-    "scale": "score",
-    "nulls": "error",
-    "split": None,
-    "progress": None,
-}
 tally.explain = explain  # type: ignore[attr-defined]
+
+
+def _find_engine(verb: str, data: Any, **settings: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """The function of the data's engine that does what the verb says, and the settings that it heeds."""
+    kind = engine_of(data)
+    module, heeded = ENGINES[kind]
+    if settings["way"] is not None and "way" not in heeded:
+        raise OptionError(f"way={shortened(settings['way'])} is for Spark; other data are counted in one way")
+    function = getattr(importlib.import_module(f"evenscore.engines.{module}"), f"{verb}_{kind}")
+    return function, {name: value for name, value in settings.items() if name in heeded}
 
 
 def engine_of(data: Any) -> str:
@@ -165,20 +163,20 @@ def _library(kind: type) -> str | None:
     return "duckdb" if kind.__name__ == "DuckDBPyRelation" else None
 
 
-def _native(data: Any) -> Any:
+def _unwrap(data: Any) -> Any:
     """What narwhals wraps, if it wraps something."""
     return data.to_native() if type(data).__module__.startswith("narwhals") else data
 
 
-def collect(data: Any, roles: dict[str, Any], say: Say | None = None) -> Any:
+def collect(data: Any, roles: Mapping[str, Any], say: Say | None = None) -> Any:
     """Data of any kind as a frame or arrays in memory: the columns that roles (score, outcome, group, ...) name, one or several."""
     if is_paths(data):
         from evenscore.engines.files import read_files
 
         return read_files(data, roles, say)
-    from evenscore.engines.memory import collected
+    from evenscore.engines.memory import collect_frame
 
-    return collected(data, roles)
+    return collect_frame(data, roles)
 
 
 def is_paths(data: Any) -> bool:

@@ -6,9 +6,9 @@ days are in neither. These files can, because they still know whose sums they ho
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ import msgspec
 import numpy as np
 
 from evenscore.data.observations import Columns, label_key
-from evenscore.engines.duck import COUNTING_SHARE, connect, fetch_parquet, plan_relation, prepared
+from evenscore.engines.duck import connect, try_query
 from evenscore.engines.parts import Recipe
+from evenscore.engines.relations import Scan, count_parts, plan_scan, select_rows, spill_parts
 from evenscore.engines.spill import spill_folder
-from evenscore.engines.sql import DUCKDB, Fields
+from evenscore.engines.sql import DUCKDB
 from evenscore.errors import FileError, MergeError, OptionError
 from evenscore.saving import pack_label, unpack_label
 from evenscore.tallies.lattice import Lattice
@@ -33,38 +34,27 @@ LINE_BYTES = 4 * 8 * (len(PLACE) + len(SUMS))  # while lines are read, put in or
 
 @dataclass(frozen=True, slots=True)
 class ByUser:
-    """What a user-level file says about itself."""
+    """What a user-level file says about itself: how its lines become a tally."""
 
     path: str
-    lattice: Lattice
-    labels: tuple[Any, ...]
-    columns: Columns
-    binary: bool
-    centre: float
-    hashed: bool
-    n_rows: int
-    dropped: dict[str, int]
-
-    @property
-    def recipe(self) -> Recipe:
-        """How its lines become a tally."""
-        return Recipe(self.lattice, self.labels, self.columns, self.binary, self.centre, self.hashed, self.n_rows, self.n_rows)
+    recipe: Recipe
 
     def to_json(self) -> str:
         """The file's description."""
+        recipe = self.recipe
         return json.dumps(
             {
                 "what": MARK,
                 "version": 1,
-                "lattice": self.lattice.to_dict(),
-                "edges": [edge.hex() for edge in self.lattice.edges.tolist()],
-                "labels": [pack_label(label) for label in self.labels],
-                "columns": msgspec.to_builtins(self.columns),
-                "binary": self.binary,
-                "centre": self.centre.hex(),
-                "hashed": self.hashed,
-                "n_rows": self.n_rows,
-                "dropped": self.dropped,
+                "lattice": recipe.lattice.to_dict(),
+                "edges": [edge.hex() for edge in recipe.lattice.edges.tolist()],
+                "labels": [pack_label(label) for label in recipe.labels],
+                "columns": msgspec.to_builtins(recipe.columns),
+                "binary": recipe.binary,
+                "centre": recipe.centre.hex(),
+                "hashed": recipe.hashed,
+                "n_rows": recipe.n_rows,
+                "dropped": recipe.dropped,
             }
         )
 
@@ -74,58 +64,42 @@ class ByUser:
         try:
             held = json.loads(text)
             edges = np.array([float.fromhex(edge) for edge in held["edges"]])
-            return cls(
-                path,
-                Lattice.from_parts(edges, held["lattice"]),
-                tuple(unpack_label(label) for label in held["labels"]),
-                msgspec.convert(held["columns"], Columns),
-                bool(held["binary"]),
-                float.fromhex(held["centre"]),
-                bool(held["hashed"]),
-                int(held["n_rows"]),
-                {str(name): int(n) for name, n in held["dropped"].items()},
+            recipe = Recipe(
+                lattice=Lattice.from_parts(edges, held["lattice"]),
+                labels=tuple(unpack_label(label) for label in held["labels"]),
+                columns=msgspec.convert(held["columns"], Columns),
+                binary=bool(held["binary"]),
+                centre=float.fromhex(held["centre"]),
+                hashed=bool(held["hashed"]),
+                n_rows=int(held["n_rows"]),
+                n_users=int(held["n_rows"]),
+                dropped={str(name): int(n) for name, n in held["dropped"].items()},
             )
         except (KeyError, TypeError, ValueError) as error:
             raise FileError(f"{path} does not hold valid user-level rows: {error}") from None
+        return cls(path, recipe)
 
 
 # Writing
 
 
-def write_relation(relation: Any, fields: Fields, options: dict[str, Any], limit: int, output: Path, folder: Path) -> ByUser:
+def write_scan(scan: Scan, output: Path) -> ByUser:
     """The user-level file of a relation; users are not told apart by anything but their id, or its hash."""
-    if fields.user is None:
+    if scan.fields.user is None:
         raise OptionError("user-level rows need users; independent rows can be tallied and added as they are")
-    plan = plan_relation(relation, fields, options, limit)
-    facts = plan.facts
-    about = ByUser(
-        str(output),
-        plan.lattice,
-        facts.labels,
-        facts.columns,
-        facts.binary,
-        facts.centre,
-        fields.hashed,
-        facts.n_rows,
-        facts.dropped,
-    )
-    n_parts = max(plan.n_parts, -int(-facts.n_rows * LINE_BYTES // (COUNTING_SHARE * limit)))
-    rows = prepared(relation, facts).project(f"*, hash(key) % {n_parts} AS place")
-    rows.write_parquet(str(folder / "parts"), partition_by=["place"], compression="uncompressed", overwrite=True)
-    recipe = about.recipe
-    parts = (
-        user_cells(recipe.observations(fetch_parquet(place)), plan.lattice, facts.centre)
-        for place in sorted((folder / "parts").glob("place=*"))
-    )
-    write_parts(parts, about, output, folder)
-    return about
+    plan = plan_scan(scan)
+    recipe = Recipe.from_survey(plan.facts)
+    n_parts = max(plan.n_parts, count_parts(recipe.n_rows, LINE_BYTES, scan.limit))
+    parts = spill_parts(select_rows(scan.relation, plan.facts), n_parts, scan.folder)
+    lines = (user_cells(recipe.observations(arrays), recipe.lattice, recipe.centre) for arrays in parts)
+    return write_lines(lines, ByUser(str(output), recipe), scan.folder)
 
 
-def write_parts(parts: Iterator[UserCells], about: ByUser, output: Path, folder: Path) -> None:
-    """Write lines to one Parquet file, whole or not at all."""
-    lines = folder / "lines"
+def write_lines(parts: Iterable[UserCells], about: ByUser, folder: Path) -> ByUser:
+    """Write the lines of each part to one Parquet file, whole or not at all."""
+    lines, output = folder / "lines", Path(about.path)
     lines.mkdir()
-    with _connected() as connection:
+    with connect(threads=1) as connection:
         for number, cells in enumerate(parts):
             _copy(connection, cells, lines / f"{number:06}.parquet")
         partial = output.with_name(f".{output.name}.partial")  # one name: the next run writes over what a killed one left
@@ -139,23 +113,14 @@ def write_parts(parts: Iterator[UserCells], about: ByUser, output: Path, folder:
             raise FileError(f"cannot write {output}: {error.strerror or error}") from None
         finally:
             partial.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _connected() -> Iterator[Any]:
-    import duckdb
-
-    with duckdb.connect() as connection:
-        connection.execute("SET enable_progress_bar = false")
-        connection.execute("SET threads = 1")
-        yield connection
+    return about
 
 
 def _copy(connection: Any, cells: UserCells, path: Path) -> None:
-    kinds = {"key": "BIGINT", "part": "UTINYINT", "cell": "USMALLINT"}
-    selected = ", ".join(f"CAST({name} AS {kinds.get(name, 'DOUBLE')}) AS {name}" for name in (*PLACE, *SUMS))
-    columns = {name: cells[name] for name in (*PLACE, *SUMS)}  # noqa: F841 (DuckDB finds it by its name)
-    connection.execute(f"COPY (SELECT {selected} FROM columns) TO {DUCKDB.literal(str(path))} (FORMAT parquet)")
+    types = {"key": "BIGINT", "part": "UTINYINT", "cell": "USMALLINT"}
+    selected = ", ".join(f"CAST({name} AS {types.get(name, 'DOUBLE')}) AS {name}" for name in (*PLACE, *SUMS))
+    connection.register("cells", {name: cells[name] for name in (*PLACE, *SUMS)})
+    connection.execute(f"COPY (SELECT {selected} FROM cells) TO {DUCKDB.literal(str(path))} (FORMAT parquet)")
 
 
 # Reading
@@ -167,15 +132,8 @@ def is_by_user(path: Path) -> bool:
 
 
 def _metadata(path: Path) -> str | None:
-    import duckdb
-
-    with _connected() as connection, contextlib.suppress(duckdb.Error):
-        found = connection.execute(
-            f"SELECT decode(value) FROM parquet_kv_metadata({DUCKDB.literal(str(path))}) WHERE decode(key) = 'evenscore'"
-        ).fetchall()
-        if found and MARK in found[0][0]:
-            return str(found[0][0])
-    return None
+    rows = try_query(f"SELECT decode(value) FROM parquet_kv_metadata({DUCKDB.literal(str(path))}) WHERE decode(key) = 'evenscore'")
+    return str(rows[0][0]) if rows and MARK in rows[0][0] else None
 
 
 def open_by_user(path: Path) -> ByUser:
@@ -189,56 +147,46 @@ def open_by_user(path: Path) -> ByUser:
 def merge_by_user(paths: list[Path], limit: int, output: Path | None = None) -> Tally | ByUser:
     """User-level files added up: to a tally, or to one user-level file when an output is named."""
     files = [open_by_user(path) for path in paths]
-    about = _united(files)
-    n_lines = 0
-    with spill_folder() as folder, connect(limit, str(folder)) as connection:
-        for number, file in enumerate(files):
-            relation = connection.sql(f"SELECT *, {number} AS file FROM read_parquet({DUCKDB.literal(file.path)})")
-            n_lines += int(relation.aggregate("count(*)").fetchall()[0][0])
-        n_parts = max(1, -int(-n_lines * LINE_BYTES // (COUNTING_SHARE * limit)))
-        sources = " UNION ALL ".join(
-            f"SELECT *, {number} AS file FROM read_parquet({DUCKDB.literal(file.path)})" for number, file in enumerate(files)
-        )
-        rows = connection.sql(f"SELECT *, hash(key) % {n_parts} AS place FROM ({sources})")
-        rows.write_parquet(str(folder / "parts"), partition_by=["place"], compression="uncompressed", overwrite=True)
-        parts = (_merged(fetch_parquet(place), files, about) for place in sorted((folder / "parts").glob("place=*")))
+    recipe = _unite(files)
+    with spill_folder() as folder, connect(memory_limit=limit, folder=folder) as connection:
+        selects = [f"SELECT *, {i} AS file FROM read_parquet({DUCKDB.literal(file.path)})" for i, file in enumerate(files)]
+        rows = connection.sql(" UNION ALL ".join(selects))
+        n_lines = int(rows.aggregate("count(*)").fetchall()[0][0])
+        parts = spill_parts(rows, count_parts(n_lines, LINE_BYTES, limit), folder)
+        lines = (_merge_lines(arrays, files, recipe) for arrays in parts)
         if output is not None:
-            write_parts(parts, replace(about, path=str(output)), output, folder)
-            return about
-        recipe = about.recipe
-        total = recipe.added(tally_user_cells(cells, recipe.zero, recipe.users(cells["key"])) for cells in parts)
-    return replace(total, dropped=about.dropped)
+            return write_lines(lines, ByUser(str(output), recipe), folder)
+        return recipe.finish(recipe.add_up(tally_user_cells(cells, recipe.zero, recipe.users(cells["key"])) for cells in lines))
 
 
-def _united(files: list[ByUser]) -> ByUser:
-    """What the files say together; refuses what does not fit."""
-    first = files[0]
+def _unite(files: list[ByUser]) -> Recipe:
+    """The recipe for the lines of all files; refuses what does not fit."""
+    first, recipes = files[0].recipe, [file.recipe for file in files]
     for other in files[1:]:
-        if other.lattice != first.lattice:
+        if other.recipe.lattice != first.lattice:
             raise MergeError(
-                f"{first.path} and {other.path} have different lattices: {first.lattice!r} and {other.lattice!r}; make the second "
-                f"with --lattice {first.path}"
+                f"{files[0].path} and {other.path} have different lattices: {first.lattice!r} and {other.recipe.lattice!r}; make "
+                f"the second with --lattice {files[0].path}"
             )
-        if other.hashed != first.hashed:
-            raise MergeError(f"users are text in one of {first.path} and {other.path}, and numbers in the other")
-    labels = sorted({label: None for file in files for label in file.labels}, key=label_key)
-    binary = all(file.binary for file in files)
-    n_rows = sum(file.n_rows for file in files)
-    centre = 0.0 if binary else sum(file.centre * file.n_rows for file in files) / n_rows
-    dropped: dict[str, int] = {}
-    for file in files:
-        for name, n in file.dropped.items():
-            dropped[name] = dropped.get(name, 0) + n
-    return replace(first, labels=tuple(labels), binary=binary, centre=centre, n_rows=n_rows, dropped=dropped)
+        if other.recipe.hashed != first.hashed:
+            raise MergeError(f"users are text in one of {files[0].path} and {other.path}, and numbers in the other")
+    labels = sorted({label: None for recipe in recipes for label in recipe.labels}, key=label_key)
+    binary = all(recipe.binary for recipe in recipes)
+    n_rows = sum(recipe.n_rows for recipe in recipes)
+    centre = 0.0 if binary else sum(recipe.centre * recipe.n_rows for recipe in recipes) / n_rows
+    dropped: Counter[str] = Counter()
+    for recipe in recipes:
+        dropped.update(recipe.dropped)
+    return replace(first, labels=tuple(labels), binary=binary, centre=centre, n_rows=n_rows, n_users=n_rows, dropped=dict(dropped))
 
 
-def _merged(rows: Any, files: list[ByUser], about: ByUser) -> UserCells:
+def _merge_lines(rows: Any, files: list[ByUser], recipe: Recipe) -> UserCells:
     """Lines of several files on common groups and a common centre, added up."""
-    found = []
+    lines_by_file = []
     for number, file in enumerate(files):
-        mine = rows["file"] == number
-        lines = {name: np.ma.getdata(rows[name])[mine] for name in (*PLACE, *SUMS)}
-        place = np.array([about.labels.index(label) for label in file.labels], dtype=np.int64)
-        lines |= {"part": place[lines["part"]], "cell": lines["cell"].astype(np.int64), "key": lines["key"].astype(np.int64)}
-        found.append(recentred(lines, file.centre - about.centre))
-    return added({name: np.concatenate([lines[name] for lines in found]) for name in (*PLACE, *SUMS)})
+        of_file = rows["file"] == number
+        lines = {name: np.ma.getdata(rows[name])[of_file] for name in (*PLACE, *SUMS)}
+        groups = np.array([recipe.labels.index(label) for label in file.recipe.labels], dtype=np.int64)
+        lines |= {"part": groups[lines["part"]], "cell": lines["cell"].astype(np.int64), "key": lines["key"].astype(np.int64)}
+        lines_by_file.append(recentred(lines, file.recipe.centre - recipe.centre))
+    return added({name: np.concatenate([lines[name] for lines in lines_by_file]) for name in (*PLACE, *SUMS)})

@@ -1,22 +1,24 @@
-"""DuckDB relations larger than memory: users are hash-partitioned to a temporary folder, and the parts counted one by one."""
+"""The one door to DuckDB: connections with their settings, queries, what to make of its errors, and a relation that is surveyed."""
 
 from __future__ import annotations
 
-import contextlib
+import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from evenscore.data.columns import shortened
-from evenscore.engines.parts import COUNTED_BYTES, Arrays, Recipe, finished
-from evenscore.engines.sql import DUCKDB, Fields, find_fields
-from evenscore.engines.survey import Survey, lattice_for, survey
-from evenscore.tallies.tally_state import Tally
-from evenscore.types import Floats, Progress
+from evenscore.data.spec import TallySpec
+from evenscore.engines.spill import spill_failure
+from evenscore.engines.sql import DUCKDB, NUMERIC_ROLES, Fields, find_fields
+from evenscore.engines.survey import SKETCHED, Answers, Fact
+from evenscore.errors import DataError, FileError, no_column
+from evenscore.types import Array, Floats
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 KINDS = {
@@ -30,149 +32,61 @@ KINDS = {
     "VARCHAR": "text",
     "BLOB": "binary",
 }
-LABELS = ("VARCHAR", "BOOLEAN", "BLOB", "DATE", "TIMESTAMP", "FLOAT", "DOUBLE", "UBIGINT", *INTEGERS)
-ENGINE_SHARE, COUNTING_SHARE = 0.35, 0.55  # of the memory limit; they take turns, mostly
+PLAIN = ("VARCHAR", "BOOLEAN", "BLOB", "DATE", "TIMESTAMP", "FLOAT", "DOUBLE", "UBIGINT", *INTEGERS)  # Python and NumPy have them
+OBJECTS: dict[str, Callable[[Any], Any]] = {"HUGEINT": int, "UHUGEINT": int, "BLOB": bytes}  # in arrays of objects
+ENGINE_SHARE = 0.35  # of the memory limit
 ENGINE_LEAST = 128_000_000  # with less, writing many parts at a time may fail
-SPILLED = 0.5  # of the work is done when everything is spilled
 POLL = 0.2
 
-
-@dataclass(frozen=True, slots=True)
-class Duck:
-    """A relation as an engine that answers the survey's questions."""
-
-    relation: Any
-
-    def aggregate(self, columns: dict[str, str], *, where: str | None = None, by: dict[str, str] | None = None) -> list[list[Any]]:
-        """See ``survey.Engine``."""
-        rows = self.relation if where is None else self.relation.filter(where)
-        expressions = {**(by or {}), **columns}
-        selected = ", ".join(f"{sql} AS {DUCKDB.name(name)}" for name, sql in expressions.items())
-        found = rows.aggregate(selected, ", ".join((by or {}).values())).fetchall()
-        return [list(column) for column in zip(*found, strict=True)] if found else [[] for _ in expressions]
-
-    def select(self, column: str, *, where: str | None) -> Floats:
-        """See ``survey.Engine``."""
-        rows = self.relation if where is None else self.relation.filter(where)
-        return np.asarray(rows.project(f"{column} AS value").fetchnumpy()["value"], dtype=np.float64)
-
-    def first_rows(self, condition: str, value: str | None) -> str:
-        """See ``survey.Engine``."""
-        numbered = self.relation.project(f"row_number() OVER () - 1 AS row, {condition} AS bad, {value or 'NULL'} AS value")
-        found = numbered.filter("bad").order("row").limit(3).fetchall()
-        shown = ", ".join(f"{row}" + ("" if value is None else f" ({shortened(held)})") for row, _, held in found)
-        return f" (first rows, from 0: {shown})"
+Share = Callable[[float], object]
+Done = TypeVar("Done")
 
 
-def kinds_of(types: dict[str, str]) -> dict[str, str]:
-    """What sort of thing each column holds."""
-    return {name: KINDS.get(kind, "decimal" if kind.startswith("DECIMAL") else "other") for name, kind in types.items()}
+# Connections
 
 
-def fields_of(types: dict[str, str], roles: dict[str, Any], nulls: str, where: str, converted: dict[str, str]) -> Fields:
-    """The columns in their roles; labels of types that Python does not have are text."""
-    labels = {name: DUCKDB.as_text(DUCKDB.name(name)) for name, kind in types.items() if kind not in LABELS}
-    return find_fields(roles, kinds_of(types), DUCKDB, nulls, where, converted, labels)
+def connect(*, threads: int | None = None, memory_limit: int | None = None, folder: Path | None = None) -> Any:
+    """A connection of its own; with a memory limit it keeps to its share, and writes nothing to disk unless there is a folder."""
+    connection = _duckdb().connect()
+    connection.execute("SET enable_progress_bar = true")  # else it cannot tell how far it is
+    connection.execute("SET enable_progress_bar_print = false")
+    if threads is not None:
+        connection.execute(f"SET threads = {threads}")
+    if memory_limit is not None:
+        connection.execute(f"SET memory_limit = '{max(int(ENGINE_SHARE * memory_limit), ENGINE_LEAST)}B'")
+        connection.execute(f"SET temp_directory = {DUCKDB.literal('' if folder is None else str(folder))}")
+    return connection
 
 
-@dataclass(frozen=True, slots=True)
-class DuckPlan:
-    """What will be done with a relation."""
-
-    facts: Survey
-    lattice: Any
-    n_parts: int
-
-    def lines(self) -> list[str]:
-        """The plan in words."""
-        spilled = f"hash-partition users into {self.n_parts} parts in a temporary folder, then count part by part"
-        return [spilled if self.n_parts > 1 else "fetch the columns at once and count"]
+def query(sql: str) -> Any:
+    """Run SQL on a connection of its own."""
+    return connect().execute(sql)
 
 
-def plan_relation(relation: Any, fields: Fields, options: dict[str, Any], limit: int) -> DuckPlan:
-    """Survey a relation and decide into how many parts it must be cut."""
-    engine = Duck(relation)
-    facts = survey(engine, fields)
-    lattice = lattice_for(engine, facts, options["lattice"], options["cuts"], options["cells"], options["scale"])
-    row = 2 * row_bytes(facts) + COUNTED_BYTES
-    return DuckPlan(facts, lattice, max(1, -int(-facts.n_rows * row // (COUNTING_SHARE * limit))))
+def try_query(sql: str) -> list[Any] | None:
+    """The rows of a query, or None when DuckDB refuses."""
+    try:
+        return list(query(sql).fetchall())
+    except _duckdb().Error:
+        return None
 
 
-def row_bytes(facts: Survey) -> int:
-    """What a row takes while it is handed over."""
-    sizes = {"score": 8, "outcome": 1 if facts.binary else 8, "part": 1, "weight": 8, "count": 8}
-    return 8 + sum(sizes[name] for name in facts.prepared)
+def run_query(sql: str, progress: Share | None = None, tables: Mapping[str, Mapping[str, Array]] | None = None) -> Any:
+    """Run SQL, which may name tables of arrays, and tell what share is done."""
+    connection = connect()
+    for name, arrays in (tables or {}).items():
+        connection.register(name, dict(arrays))
+    try:
+        with watch_progress(connection, progress), _hear_interrupts():
+            return connection.execute(sql)
+    except _duckdb().Error as error:
+        raise DataError(f"DuckDB could not do it: {shorten_complaint(str(error))}") from None
 
 
-def tally_relation(
-    relation: Any,
-    fields: Fields,
-    options: dict[str, Any],
-    limit: int,
-    folder: Path,
-    connection: Any = None,
-) -> Tally:
-    """The tally of a relation in bounded memory."""
-    plan = plan_relation(relation, fields, options, limit)
-    recipe = Recipe.of(plan.facts, plan.lattice, options["split"])
-    report = options["progress"] or (lambda done, total: None)
-    with contextlib.ExitStack() as stack:
-        if plan.n_parts == 1:
-            parts: Iterator[Arrays] = iter([prepared(relation, plan.facts).fetchnumpy()])
-        else:
-            stack.enter_context(_watched(connection, lambda share: report(int(share * SPILLED * recipe.n_rows), recipe.n_rows)))
-            parts = _spilled(relation, plan, folder)
-        total = recipe.added(map(recipe.tally, _reported(parts, report, recipe.n_rows, plan.n_parts)))
-    return finished(total, plan.facts, options["split"])
-
-
-def prepared(relation: Any, facts: Survey) -> Any:
-    """The relation that counting needs: short names, plain types, only rows that count."""
-    rows = relation if facts.fields.kept is None else relation.filter(facts.fields.kept)
-    key = "row_number() OVER () - 1" if facts.fields.user is None else facts.fields.key
-    columns = {"key": key, **facts.prepared}
-    return rows.project(", ".join(f"{sql} AS {DUCKDB.name(name)}" for name, sql in columns.items()))
-
-
-def _spilled(relation: Any, plan: DuckPlan, folder: Path) -> Iterator[Arrays]:
-    """Write each user's rows into one of the parts, and hand over part by part."""
-    rows = prepared(relation, plan.facts).project(f"*, hash(key) % {plan.n_parts} AS place")
-    place = folder / "parts"
-    rows.write_parquet(str(place), partition_by=["place"], compression="uncompressed", overwrite=True)
-    for part in range(plan.n_parts):
-        files = place / f"place={part}"
-        if files.exists():
-            yield fetch_parquet(files)
-
-
-def fetch_parquet(folder: Path) -> Arrays:
-    """All columns of the files in a folder, which is then removed."""
-    import shutil
-
-    import duckdb
-
-    with duckdb.connect() as connection:
-        connection.execute("SET enable_progress_bar = false")
-        files = DUCKDB.literal(str(folder / "*.parquet"))
-        arrays = connection.execute(f"SELECT * FROM read_parquet({files}, hive_partitioning = false)").fetchnumpy()
-    shutil.rmtree(folder)
-    return arrays
-
-
-def _reported(parts: Iterator[Arrays], report: Progress, n_rows: int, n_parts: int) -> Iterator[Arrays]:
-    done = 0
-    start = SPILLED if n_parts > 1 else 0.0
-    for arrays in parts:
-        size = len(arrays["score"])
-        yield arrays
-        done += size
-        report(int(start * n_rows + (1 - start) * done), n_rows)
-
-
-@contextlib.contextmanager
-def _watched(connection: Any, report: Callable[[float], None]) -> Iterator[None]:
+@contextmanager
+def watch_progress(connection: Any, report: Share | None) -> Iterator[None]:
     """Tell now and then what share of a long query is done."""
-    if connection is None:
+    if report is None or not hasattr(connection, "query_progress"):  # DuckDB 1.2 cannot tell
         yield
         return
     ended = threading.Event()
@@ -192,12 +106,142 @@ def _watched(connection: Any, report: Callable[[float], None]) -> Iterator[None]
         watcher.join()
 
 
-def connect(limit: int, folder: str | None) -> Any:
-    """A connection that keeps to its share of the memory."""
+def is_old() -> bool:
+    """Whether DuckDB is older than 2.0."""
+    return int(_duckdb().__version__.split(".")[0]) < 2
+
+
+def _duckdb() -> Any:
+    """Imported when somebody needs it."""
     import duckdb
 
-    connection = duckdb.connect()
-    connection.execute("SET enable_progress_bar = false")
-    connection.execute(f"SET memory_limit = '{max(int(ENGINE_SHARE * limit), ENGINE_LEAST)}B'")
-    connection.execute("SET temp_directory = ''" if folder is None else f"SET temp_directory = {DUCKDB.literal(folder)}")
-    return connection
+    return duckdb
+
+
+# Errors
+
+
+def retry_step(step: Callable[[dict[str, str]], Done], blame: Callable[[str], str]) -> Done:
+    """Take a step with the usual settings; when a CSV turns out to be other than it began, again with others.
+
+    ``blame`` names what cannot be read, given DuckDB's complaint.
+    """
+    settings = {"sample_size": "100000"}
+    while True:
+        try:
+            with _hear_interrupts():
+                return step(settings)
+        except _duckdb().Error as error:
+            better = _remedy(str(error), settings)
+            if better == settings:
+                complaint = shorten_complaint(str(error))
+                raise spill_failure(complaint) or FileError(f"cannot read {blame(complaint)}: {complaint}") from None
+            settings = better
+
+
+@contextmanager
+def _hear_interrupts() -> Iterator[None]:
+    """Turn what DuckDB makes of Ctrl-C back into what it is."""
+    try:
+        yield
+    except (_duckdb().InterruptException, RuntimeError) as error:
+        if "interrupt" in str(error).lower():
+            raise KeyboardInterrupt from None
+        raise
+
+
+def _remedy(complaint: str, settings: dict[str, str]) -> dict[str, str]:
+    """Settings that may help against a complaint, or the same ones."""
+    if "invalid unicode" in complaint.lower():
+        return settings | {"encoding": "'latin-1'"}
+    if complaint.startswith("Conversion Error") and "CSV" in complaint:
+        return settings | {"sample_size": "-1", "union_by_name": "true"}
+    return settings
+
+
+def shorten_complaint(text: str) -> str:
+    """The first lines of what DuckDB says, without advice, SQL and data."""
+    lines = text.strip().split("\n\n")[0].splitlines()
+    return " ".join(line.strip() for line in lines if not line.startswith(("Original Line", "LINE ", "Possible", "Potential", "*")))
+
+
+# Relations
+
+
+@dataclass(frozen=True, slots=True)
+class Duck:
+    """A relation as an engine that answers the survey's questions."""
+
+    relation: Any
+
+    def _rows(self, where: str | None) -> Any:
+        return self.relation if where is None else self.relation.filter(where)
+
+    def aggregate(self, facts: dict[str, Fact], *, where: str | None = None, by: dict[str, str] | None = None) -> Answers:
+        """See ``survey.Engine``."""
+        expressions = {**(by or {}), **{name: fact.sql for name, fact in facts.items()}}
+        selected = ", ".join(f"{sql} AS c{i}" for i, sql in enumerate(expressions.values()))
+        rows = self._rows(where).aggregate(selected, ", ".join((by or {}).values())).fetchall()
+        return {name: [row[i] for row in rows] for i, name in enumerate(expressions)}
+
+    def smallest_hashes(self, expression: str, *, where: str | None) -> Array:
+        """What stands for the distinct values of an expression, see ``survey.Fact``."""
+        hashes = self._rows(where).filter(f"{expression} IS NOT NULL").project(f"hash({expression}) AS h").distinct()
+        return np.asarray(hashes.order("h").limit(SKETCHED).fetchnumpy()["h"])
+
+    def select(self, column: str, *, where: str | None) -> Floats:
+        """See ``survey.Engine``."""
+        return np.asarray(self._rows(where).project(f"{column} AS value").fetchnumpy()["value"], dtype=np.float64)
+
+    def first_rows(self, condition: str, value: str | None) -> str:
+        """See ``survey.Engine``."""
+        numbered = self.relation.project(f"row_number() OVER () - 1 AS row, {condition} AS bad, {value or 'NULL'} AS value")
+        rows = numbered.filter("bad").order("row").limit(3).fetchall()
+        shown = ", ".join(f"{row}" if value is None else f"{row} ({shortened(held)})" for row, _, held in rows)
+        return f" (first rows, from 0: {shown})"
+
+
+def relation_types(relation: Any) -> dict[str, str]:
+    """The type of each column."""
+    return dict(zip(relation.columns, map(str, relation.types), strict=True))
+
+
+def find_duckdb_fields(spec: TallySpec, types: dict[str, str], where: str, converted: dict[str, str] | None = None) -> Fields:
+    """The columns in their roles; labels of types that Python does not have are text."""
+    kinds = {name: KINDS.get(kind, "decimal" if kind.startswith("DECIMAL") else "other") for name, kind in types.items()}
+    labels = {name: DUCKDB.as_text(DUCKDB.name(name)) for name, kind in types.items() if kind not in PLAIN}
+    return find_fields(spec, kinds, DUCKDB, where, expressions=converted, labels=labels)
+
+
+# Columns as arrays
+
+
+def select_columns(types: dict[str, str], converted: dict[str, str], names: dict[str, list[str]], where: str) -> dict[str, str]:
+    """SQL for each column that a role names, in a type that NumPy can take; an error names one that is not there."""
+    selected: dict[str, str] = {}
+    for role, wanted in names.items():
+        for name in wanted:
+            if name not in types:
+                unnamed = all(re.fullmatch(r"column\d+", known) for known in types)
+                hint = " (is there no line with the names of the columns?)" if unnamed else ""
+                raise no_column(name, role, where, types, hint)
+            column = DUCKDB.name(name)
+            expression = converted.get(name, column)
+            if expression == column and types[name] not in PLAIN:
+                as_number = role in NUMERIC_ROLES and types[name].startswith(("DECIMAL", "HUGEINT", "UHUGEINT"))
+                expression = f"CAST({column} AS {'DOUBLE' if as_number else 'VARCHAR'})"
+            if selected.get(name, column) == column:
+                selected[name] = column if expression == column else f"{expression} AS {column}"
+    return selected
+
+
+def fetch_arrays(relation: Any, types: dict[str, str], selected: dict[str, str]) -> dict[str, Any]:
+    """Arrays by column name; a date is a date and not a moment, and long integers are integers again."""
+    arrays = dict(zip(selected, relation.fetchnumpy().values(), strict=True))
+    for name, array in arrays.items():
+        if types[name] == "DATE":
+            arrays[name] = array.astype("datetime64[D]")
+        elif types[name] in OBJECTS and array.dtype == object:
+            known = ~np.ma.getmaskarray(array)
+            array[known] = [OBJECTS[types[name]](value) for value in array[known]]
+    return arrays

@@ -4,44 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
+from evenscore.data.spec import TallySpec
 from evenscore.engines.files import tally_files
 from evenscore.engines.relations import tally_duckdb
-from evenscore.engines.scan import MEMORY_LIMIT
-from evenscore.engines.spill import spill_folder
-from evenscore.engines.sql import ROLES
+from evenscore.engines.spill import MEMORY_LIMIT, spill_folder
 from evenscore.errors import OptionError, no_column
 from evenscore.tallies.tally_state import Tally
+from evenscore.types import Progress
 
 
-def tally_ibis(data: Any, *, memory_limit: str | int = MEMORY_LIMIT, **options: Any) -> Tally:
+def tally_ibis(data: Any, spec: TallySpec, *, memory_limit: str | int = MEMORY_LIMIT, progress: Progress | None = None) -> Tally:
     """The tally of an Ibis table, in bounded memory."""
-    chosen = data.select(*_columns(data, options))
+    chosen = data.select(*_find_columns(data, spec))
     backend = chosen._find_backend(use_default=True)
     if backend.name == "duckdb":
-        return tally_duckdb(_relation(chosen, backend), memory_limit=memory_limit, **options)
+        return tally_duckdb(_as_relation(chosen, backend), spec, memory_limit=memory_limit, progress=progress)
     with spill_folder() as folder:
         path = folder / "rows.parquet"
         chosen.to_parquet(path)
-        return tally_files(path, memory_limit=memory_limit, **options)
+        return tally_files(path, spec, memory_limit=memory_limit, progress=progress)
 
 
-def _columns(data: Any, options: dict[str, Any]) -> list[str]:
+def _find_columns(data: Any, spec: TallySpec) -> list[str]:
     """The needed columns, each once."""
-    found: dict[str, None] = {}
-    for role in ROLES:
-        value = options[role]
+    names: dict[str, None] = {}
+    for role, value in spec.roles.items():
+        if value is None:
+            continue
         for name in value if isinstance(value, list | tuple) else [value]:
-            if name is None and role in ("user", "weight", "count"):
-                continue
             if not isinstance(name, str):
                 raise OptionError(f"{role}: with an Ibis table, name a column instead of giving an array")
             if name not in data.columns:
                 raise no_column(name, role, "table", data.columns)
-            found[name] = None
-    return list(found)
+            names[name] = None
+    return list(names)
 
 
-def _relation(table: Any, backend: Any) -> Any:
+def _as_relation(table: Any, backend: Any) -> Any:
     """The table as a DuckDB relation on the backend's own connection."""
     import ibis
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from evenscore.data.coding import FOLDS
 from evenscore.engines.parts import Recipe, limit_cross
+from evenscore.tallies.blocks import FOLDED as FOLDED_SUMS
 from evenscore.tallies.pairs import PairSums
-from evenscore.tallies.tally_state import SKETCH, VECTORS, GroupTally, Tally
+from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally, group_tally
 from evenscore.types import Floats, Ints
 
 WIDTH = 8
@@ -22,7 +23,7 @@ SCALARS, FOLDED, OTHERS, SQUARES, PAIRS, HASHES = range(6)
 #   SQUARES  g * cells + cell: V0, V1, V2 per user, then per row
 #   PAIRS    (a * groups + b) * cells^2 + c * cells + d: ww, wy, yw, yy per user, then per row
 #   HASHES   the hash of a user, no numbers
-XY, U, A, V0 = (VECTORS.index(name) for name in ("XY", "U", "A", "V0"))
+OTHER_NAMES, SQUARE_NAMES = ("XY", "U", "A"), ("V0", "V1", "V2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,9 @@ def to_lines(tally: Tally, limit: int = 2**62) -> Lines:
     scalars = np.zeros((n_groups + 1, WIDTH))
     scalars[0, 0] = tally.n_spanning
     found: list[tuple[int, Ints, Floats]] = []
-    for g, part in enumerate(tally.parts):
-        scalars[g + 1, :3] = part.n_users, part.n_rows, part.n_unlabelled
-        found += [_folded(part, g), _others(part, g), _squares(part, g), _pairs(part.pairs, g * n_groups + g)]
+    for g, group in enumerate(tally.group_tallies):
+        scalars[g + 1, :3] = group.n_users, group.n_rows, group.n_unlabelled
+        found += [_folded(group, g), _others(group, g), _squares(group, g), _pairs(group.pairs, g * n_groups + g)]
     found += [_pairs(sums, a * n_groups + b) for (a, b), sums in tally.cross.items()]
     found.append((SCALARS, np.arange(n_groups + 1), scalars))
     if tally.sketch is not None:
@@ -62,22 +63,22 @@ def to_lines(tally: Tally, limit: int = 2**62) -> Lines:
     )
 
 
-def _folded(part: GroupTally, g: int) -> tuple[int, Ints, Floats]:
-    values = part.folds.reshape(WIDTH, -1).T
+def _folded(group: GroupTally, g: int) -> tuple[int, Ints, Floats]:
+    values = group.folds.values.reshape(WIDTH, -1).T
     return FOLDED, g * len(values) + np.arange(len(values)), values
 
 
-def _others(part: GroupTally, g: int) -> tuple[int, Ints, Floats]:
-    n_cells = len(part.cell_users)
-    picked = part.vectors[:, [XY, U, A]].transpose(1, 0, 2).reshape(6, n_cells)
-    values = np.concatenate([picked, part.cell_users[None], np.zeros((1, n_cells))]).T
+def _others(group: GroupTally, g: int) -> tuple[int, Ints, Floats]:
+    n_cells = len(group.cell_users)
+    vectors = np.concatenate([group.vectors[name] for name in OTHER_NAMES])
+    values = np.concatenate([vectors, group.cell_users[None], np.zeros((1, n_cells))]).T
     return OTHERS, g * n_cells + np.arange(n_cells), values
 
 
-def _squares(part: GroupTally, g: int) -> tuple[int, Ints, Floats]:
-    n_cells = len(part.cell_users)
-    values = np.concatenate([part.vectors[:, V0:].reshape(6, n_cells), np.zeros((2, n_cells))]).T
-    return SQUARES, g * n_cells + np.arange(n_cells), values
+def _squares(group: GroupTally, g: int) -> tuple[int, Ints, Floats]:
+    n_cells = len(group.cell_users)
+    vectors = np.stack([group.vectors[name] for name in SQUARE_NAMES], axis=1).reshape(6, n_cells)
+    return SQUARES, g * n_cells + np.arange(n_cells), np.concatenate([vectors, np.zeros((2, n_cells))]).T
 
 
 def _pairs(sums: PairSums, pair: int) -> tuple[int, Ints, Floats]:
@@ -92,11 +93,12 @@ def from_lines(lines: Lines, recipe: Recipe) -> Tally:
     others = _added(lines, OTHERS, n_groups * n_cells).reshape(n_groups, n_cells, WIDTH)
     squares = _added(lines, SQUARES, n_groups * n_cells).reshape(n_groups, n_cells, WIDTH)
     pairs = dict(_pair_sums(lines, n_groups, n_cells))
-    parts = tuple(_part(scalars[g + 1], folded[g], others[g], squares[g], pairs.get(g * n_groups + g)) for g in range(n_groups))
+    groups = tuple(_group(scalars[g + 1], folded[g], others[g], squares[g], pairs.get(g * n_groups + g)) for g in range(n_groups))
     cross = {divmod(number, n_groups): sums for number, sums in pairs.items() if number % (n_groups + 1) != 0}
     hashes = np.unique(lines.place[lines.kind == HASHES])[:SKETCH]
     sketch = None if recipe.columns.user is None else hashes
-    total = replace(recipe.zero, parts=parts, cross=cross, n_spanning=round(float(scalars[0, 0])), sketch=sketch)
+    n_spanning = round(float(scalars[0, 0]))
+    total = replace(recipe.zero, group_tallies=groups, cross_blocks={"pairs": cross}, n_spanning=n_spanning, sketch=sketch)
     limit_cross(total)
     return total
 
@@ -109,20 +111,15 @@ def _added(lines: Lines, kind: int, size: int) -> Floats:
     return sums
 
 
-def _part(scalars: Floats, folded: Floats, others: Floats, squares: Floats, pairs: PairSums | None) -> GroupTally:
-    folds = np.ascontiguousarray(folded.transpose(2, 3, 0, 1))
+def _group(scalars: Floats, folded: Floats, others: Floats, squares: Floats, pairs: PairSums | None) -> GroupTally:
+    """folded: (folds, n_cells, 2, 4); others, squares: (n_cells, 8)."""
     n_cells = len(others)
-    slopes_and_more = others.T[:6].reshape(3, 2, n_cells).transpose(1, 0, 2)
     n_users, n_rows, n_unlabelled = (round(float(value)) for value in scalars[:3])
-    return GroupTally(
-        n_users,
-        n_rows,
-        n_unlabelled,
-        vectors=np.concatenate([folds.sum(axis=2), slopes_and_more, squares.T[:6].reshape(2, 3, n_cells)], axis=1),
-        folds=folds,
-        cell_users=others.T[6].copy(),
-        pairs=PairSums.empty(n_cells, within=True) if pairs is None else pairs,
-    )
+    folds = dict(zip(FOLDED_SUMS.names, np.ascontiguousarray(folded.transpose(3, 2, 0, 1)), strict=True))
+    vectors = dict(zip(OTHER_NAMES, others.T[:6].reshape(3, 2, n_cells), strict=True))
+    vectors |= dict(zip(SQUARE_NAMES, squares.T[:6].reshape(2, 3, n_cells).transpose(1, 0, 2), strict=True))
+    pairs = PairSums.empty(n_cells, within=True) if pairs is None else pairs
+    return group_tally((n_users, n_rows, n_unlabelled), others.T[6].copy(), folds, vectors, pairs)
 
 
 def _pair_sums(lines: Lines, n_groups: int, n_cells: int) -> Iterator[tuple[int, PairSums]]:
@@ -131,5 +128,5 @@ def _pair_sums(lines: Lines, n_groups: int, n_cells: int) -> Iterator[tuple[int,
     for pair in np.unique(number).tolist():
         mine = np.flatnonzero(number == pair)
         within = pair // n_groups == pair % n_groups
-        sums = PairSums.from_terms(n_cells, within, index[mine], lines.values[rows[mine]].T.reshape(2, 4, -1))
-        yield pair, sums + PairSums.empty(n_cells, within)  # dense where that is smaller
+        terms = lines.values[rows[mine]].T.reshape(2, 4, -1)
+        yield pair, PairSums.from_terms(n_cells, within, index[mine], terms).packed()

@@ -3,59 +3,37 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import narwhals.stable.v2 as nw
 
 from evenscore.data.columns import open_table
-from evenscore.data.observations import Observations, observe, only_users
-from evenscore.data.splits import Split
-from evenscore.errors import DataError, EvenscoreWarning, OptionError, first_line, listing, shortened
+from evenscore.data.observations import Observations, keep_split, observe
+from evenscore.data.spec import TallySpec
+from evenscore.errors import DataError, EvenscoreWarning, first_line, shortened
 from evenscore.tallies.counting import count as count_rows
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
+from evenscore.types import Progress
 
 
-def tally_frame(
-    data: Any,
-    *,
-    lattice: Tally | Lattice | None,
-    cuts: tuple[float, ...],
-    cells: int,
-    scale: str,
-    progress: Any,
-    split: str | None = None,
-    **columns: Any,
-) -> Tally:
+def tally_memory(data: Any, spec: TallySpec, *, progress: Progress | None = None) -> Tally:
     """The tally of a frame, a dict of arrays or arrays alone."""
-    observations = observe(collected(data, columns), **columns)
-    chosen = choose_lattice(observations, lattice, cuts, cells, scale)
-    tally = count_rows(only_users(observations, split), chosen, progress)
-    return tally if split is None else replace(tally, split=str(Split.parse(split)))
+    observations = observe(collect_frame(data, spec.roles), spec)
+    lattice = choose_lattice(observations, spec)
+    tally = count_rows(keep_split(observations, spec.split), lattice, progress)
+    return tally if spec.split is None else replace(tally, split=str(spec.split))
 
 
-def choose_lattice(
-    observations: Observations, lattice: Tally | Lattice | None, cuts: tuple[float, ...], cells: int, scale: str
-) -> Lattice:
+def choose_lattice(observations: Observations, spec: TallySpec) -> Lattice:
     """The lattice given, checked against the scores, or the one that suits them."""
-    if lattice is None:
-        return Lattice.from_scores(observations.score, cells=cells, cuts=cuts, scale=scale)
-    given = given_lattice(lattice, cuts)
-    check_outside(given, given.outside(observations.score), observations.n_rows, observations.columns.score)
-    return given
-
-
-def given_lattice(lattice: Tally | Lattice, cuts: tuple[float, ...]) -> Lattice:
-    """The lattice to reuse, which must have the cuts as edges."""
-    if isinstance(lattice, Tally):
-        lattice = lattice.lattice
-    if not isinstance(lattice, Lattice):
-        raise OptionError(f"lattice={shortened(lattice)} must be a Tally or an es.Lattice, not of type {type(lattice).__name__}")
-    missing = [cut for cut in cuts if lattice.first_cell(cut) is None]
-    if missing:
-        raise OptionError(f"the given lattice has no edge at {listing(missing)}; make it with cuts={list(cuts)}")
-    return lattice
+    if spec.lattice is None:
+        return Lattice.from_scores(observations.score, cells=spec.cells, cuts=spec.cuts, scale=spec.scale)
+    outside = spec.lattice.outside(observations.score)
+    check_outside(spec.lattice, outside, observations.n_rows, observations.columns.score)
+    return spec.lattice
 
 
 def check_outside(lattice: Lattice, outside: int, n_rows: int, score: str) -> None:
@@ -69,18 +47,18 @@ def check_outside(lattice: Lattice, outside: int, n_rows: int, score: str) -> No
         )
 
 
-def collected(data: Any, columns: dict[str, Any]) -> Any:
-    """Data in memory; of a lazy frame only the columns that are named."""
+def collect_frame(data: Any, roles: Mapping[str, Any]) -> Any:
+    """Data in memory; of a lazy frame only the columns that roles name."""
     frame, _ = open_table(data)
     if not isinstance(frame, nw.LazyFrame):
         return data
     if frame.implementation.is_spark_like():
         raise DataError("a Spark frame cannot be brought into memory as it is; write what is needed to Parquet and name the files")
     if frame.implementation.is_duckdb():
-        from evenscore.engines.files import fetch_relation
+        from evenscore.engines.relations import fetch_relation
 
-        return fetch_relation(data, columns)
-    wanted = [name for value in columns.values() for name in (value if isinstance(value, list | tuple) else [value])]
+        return fetch_relation(data, roles)
+    wanted = [name for value in roles.values() for name in (value if isinstance(value, list | tuple) else [value])]
     try:
         names = frame.collect_schema().names()
         wanted = [name for name in wanted if isinstance(name, str) and name in names]

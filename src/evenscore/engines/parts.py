@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from evenscore.data.coding import Users, hashed_users, independent_users, integer_users
-from evenscore.data.observations import Columns, Observations, held_rows
+from evenscore.data.observations import Columns, Observations, empty_split, rows_in_split
 from evenscore.data.splits import Split
 from evenscore.engines.survey import Survey
-from evenscore.errors import DataError, shortened
+from evenscore.errors import DataError
 from evenscore.tallies.counting import count
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.spanning import MAX_CROSS_BYTES
@@ -36,13 +36,14 @@ class Recipe:
     hashed: bool
     n_rows: int
     n_users: int
-    split: str | None = None
+    split: Split | None = None
+    dropped: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, facts: Survey, lattice: Lattice, split: str | None = None) -> Recipe:
+    def from_survey(cls, facts: Survey, split: Split | None = None) -> Recipe:
         """The recipe for surveyed data."""
         return cls(
-            lattice,
+            facts.lattice,
             facts.labels,
             facts.columns,
             facts.binary,
@@ -50,7 +51,8 @@ class Recipe:
             facts.fields.hashed,
             facts.n_rows,
             facts.n_users,
-            None if split is None else str(Split.parse(split)),
+            split,
+            facts.dropped,
         )
 
     @property
@@ -61,12 +63,12 @@ class Recipe:
         return Tally(self.lattice, self.labels, empty, {}, 0, self.centre, self.binary, self.columns, sketch)
 
     def tally(self, arrays: Arrays) -> Tally:
-        """The tally of rows that hold every row of their users: score, outcome, part (the group's number), key, weight, count."""
+        """The tally of rows that hold every row of their users: score, outcome, group (its number), key, weight, count."""
         if len(arrays["score"]) == 0:
             return self.zero
         if self.split is not None and "key" in arrays:
-            mine = held_rows(Split.parse(self.split), self.users(arrays["key"]))
-            return replace(self, split=None).tally({name: array[mine] for name, array in arrays.items()})
+            held = rows_in_split(self.split, self.users(arrays["key"]))
+            return replace(self, split=None).tally({name: array[held] for name, array in arrays.items()})
         return count(self.observations(arrays), self.lattice, centre=self.centre)
 
     def observations(self, arrays: Arrays) -> Observations:
@@ -77,7 +79,7 @@ class Recipe:
         return Observations(
             score=_plain(arrays["score"]),
             outcome=_plain(outcome),
-            group=_plain(arrays["part"]).astype(np.uint8),
+            group=_plain(arrays["group"]).astype(np.uint8),
             groups=self.labels,
             users=self.users(arrays["key"]) if "key" in arrays else independent_users(len(arrays["score"])),
             columns=self.columns,
@@ -92,7 +94,7 @@ class Recipe:
         users = (hashed_users if self.hashed else integer_users)(_plain(keys))
         return replace(users, independent=self.columns.user is None)
 
-    def added(self, tallies: Iterable[Tally]) -> Tally:
+    def add_up(self, tallies: Iterable[Tally]) -> Tally:
         """The sum of the parts' tallies."""
         total: Tally | None = None
         for part in tallies:
@@ -100,13 +102,12 @@ class Recipe:
             limit_cross(total)
         return self.zero if total is None else total
 
-
-def finished(tally: Tally, facts: Survey, split: str | None = None) -> Tally:
-    """The tally with what only the survey knows."""
-    chosen = None if split is None else str(Split.parse(split))
-    if chosen is not None and not any(tally.n_rows.values()):
-        raise DataError(f"split={shortened(split)} holds none of the users of these {facts.n_rows:,} rows")
-    return replace(tally, dropped=facts.dropped, sketch=None if tally.independent else tally.sketch, split=chosen)
+    def finish(self, total: Tally) -> Tally:
+        """The sum of all parts with what no part knows."""
+        if self.split is not None and not any(total.n_rows.values()):
+            raise empty_split(self.split, self.n_rows)
+        sketch = None if total.independent else total.sketch
+        return replace(total, dropped=self.dropped, sketch=sketch, split=None if self.split is None else str(self.split))
 
 
 def _plain(array: Array) -> Array:

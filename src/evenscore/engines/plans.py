@@ -9,6 +9,13 @@ from evenscore.engines.survey import Survey
 from evenscore.tables import Table
 from evenscore.tallies.lattice import Lattice
 
+FETCHED = ("fetch the needed columns and count in memory",)
+UNSURVEYED = {  # what is done whatever the data hold
+    "memory": ("count in memory",),
+    "ibis": ("select the needed columns", "count DuckDB's tables where they are; stream the rows of other backends"),
+    "dask": ("survey every partition", "shuffle rows by user", "count partitions, add up their tallies"),
+}
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TallyPlan(Table):
@@ -19,6 +26,11 @@ class TallyPlan(Table):
     n_rows: int | None = None
     n_users: int | None = None
     lattice: Lattice | None = None
+
+    @classmethod
+    def from_survey(cls, engine: str, facts: Survey, *steps: str) -> TallyPlan:
+        """The plan for surveyed data."""
+        return cls(engine, steps, facts.n_rows, facts.n_users, facts.lattice)
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a step."""
@@ -44,26 +56,3 @@ class TallyPlan(Table):
 
     def _notes(self) -> list[str]:
         return []
-
-
-def plan_of(engine: str, data: Any, memory_limit: str | int, options: dict[str, Any]) -> TallyPlan:
-    """Survey the data where it is large, and say what will follow."""
-    if engine == "memory":
-        return TallyPlan(engine, ("count in memory",))
-    if engine == "spark":
-        from evenscore.engines.spark import plan_spark
-
-        plan = plan_spark(data, options, options.pop("way", None))
-        return _told(engine, plan.facts, plan.lattice, "survey (one aggregate, the groups, a sample of users)", *plan.lines())
-    if engine == "dask":
-        return TallyPlan(engine, ("survey every partition", "shuffle rows by user", "count partitions, add up their tallies"))
-    from evenscore.engines.relations import explain_files
-
-    facts, lattice, lines = explain_files(engine, data, memory_limit, options)
-    if facts is None or lattice is None:
-        return TallyPlan(engine, tuple(lines))
-    return _told(engine, facts, lattice, "survey (one aggregate, the groups)", *lines)
-
-
-def _told(engine: str, facts: Survey, lattice: Lattice, *steps: str) -> TallyPlan:
-    return TallyPlan(engine, steps, facts.n_rows, facts.n_users, lattice)

@@ -1,75 +1,179 @@
-"""DuckDB relations, and what else is done with files beside tallying them at once: user-level rows, and the plan."""
+"""DuckDB relations: fetched at once when they fit into memory; else users are hash-partitioned to disk and counted in parts."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenscore.engines import scan
-from evenscore.engines.duck import connect, fields_of, plan_relation, tally_relation
-from evenscore.engines.files import Paths, Source, fetch_relation, find_files, named_columns, open_source, patiently
-from evenscore.engines.memory import tally_frame
-from evenscore.engines.scan import MEMORY_LIMIT, fits
-from evenscore.engines.spill import bytes_of, spill_folder
-from evenscore.engines.sql import ROLES
+from evenscore.data.spec import TallySpec
+from evenscore.engines.duck import (
+    Duck,
+    connect,
+    fetch_arrays,
+    find_duckdb_fields,
+    relation_types,
+    retry_step,
+    select_columns,
+    watch_progress,
+)
+from evenscore.engines.memory import tally_memory
+from evenscore.engines.parts import COUNTED_BYTES, Arrays, Recipe
+from evenscore.engines.plans import FETCHED, TallyPlan
+from evenscore.engines.spill import MEMORY_LIMIT, parse_memory_limit, spill_folder
+from evenscore.engines.sql import DUCKDB, Fields
+from evenscore.engines.survey import Survey, take_survey
 from evenscore.tallies.tally_state import Tally
-from evenscore.types import Say
+from evenscore.types import Progress
+
+FETCHED_BYTES = 150  # what a row takes when its columns are fetched as they are, text included; measured
+COUNTING_SHARE = 0.55  # of the memory limit; it takes turns with the engine's own, mostly
+SPILLED = 0.5  # of the work is done when everything is spilled
 
 
-def tally_duckdb(relation: Any, *, memory_limit: str | int = MEMORY_LIMIT, **options: Any) -> Tally:
-    """The tally of a DuckDB relation; roles may also be given as arrays while it fits into memory."""
-    limit = bytes_of(memory_limit)
-    roles = {role: options[role] for role in (*ROLES, "nulls")}
-    n_rows = int(patiently(("the relation",), lambda _: relation.aggregate("count(*)").fetchall())[0][0])
-    if n_rows * scan.FETCHED_BYTES <= limit:
-        return tally_frame(fetch_relation(relation, roles), **options)
-    types = dict(zip(relation.columns, map(str, relation.types), strict=True))
+def tally_duckdb(data: Any, spec: TallySpec, *, memory_limit: str | int = MEMORY_LIMIT, progress: Progress | None = None) -> Tally:
+    """The tally of a DuckDB relation; columns may also be given as arrays while it fits into memory."""
+    limit = parse_memory_limit(memory_limit)
+    if _is_small(data, limit):
+        return tally_memory(fetch_relation(data, spec.roles), spec, progress=progress)
+    with _open_scan(data, spec, limit) as scan:
+        return retry_step(lambda _: tally_scan(scan, progress), _blame_relation)
+
+
+def plan_duckdb(data: Any, spec: TallySpec, *, memory_limit: str | int = MEMORY_LIMIT) -> TallyPlan:
+    """What would be done with a DuckDB relation."""
+    limit = parse_memory_limit(memory_limit)
+    if _is_small(data, limit):
+        return TallyPlan("duckdb", FETCHED)
+    with _open_scan(data, spec, limit) as scan:
+        return retry_step(lambda _: plan_scan(scan).describe("duckdb"), _blame_relation)
+
+
+@contextmanager
+def _open_scan(data: Any, spec: TallySpec, limit: int) -> Iterator[Scan]:
+    fields = find_duckdb_fields(spec, relation_types(data), "relation")
     with spill_folder() as folder:
-        fields = fields_of(types, roles, options["nulls"], "relation", {})
-        return patiently(("the relation",), lambda _: tally_relation(relation, fields, options, limit, folder))
+        yield Scan(data, fields, spec, limit, folder)
 
 
-def explain_files(engine: str, data: Any, memory_limit: str | int, options: dict[str, Any]) -> tuple[Any, Any, list[str]]:
-    """What the survey saw, the lattice, and the steps for files, relations and Ibis tables."""
-    limit = bytes_of(memory_limit)
-    at_once = ["fetch the needed columns and count in memory"]
-    if engine == "ibis":
-        return None, None, ["select the needed columns", "count DuckDB's tables where they are; stream the rows of other backends"]
-    if engine == "duckdb":
-        if int(data.aggregate("count(*)").fetchall()[0][0]) * scan.FETCHED_BYTES <= limit:
-            return None, None, at_once
-        types = dict(zip(data.columns, map(str, data.types), strict=True))
-        plan = plan_relation(data, fields_of(types, options, options["nulls"], "relation", {}), options, limit)
-        return plan.facts, plan.lattice, plan.lines()
-    paths = find_files(data)
-    source = patiently(paths, lambda settings: open_source(paths, named_columns({role: options[role] for role in ROLES}), settings))
-    if fits(source.paths, source.sql, limit):
-        return None, None, at_once
-    with spill_folder() as folder, connect(limit, str(folder)) as connection:
-        relation = connection.sql(f"SELECT * FROM {source.sql}")
-        plan = plan_relation(relation, fields_of(source.types, options, options["nulls"], "file", source.converted), options, limit)
-    return plan.facts, plan.lattice, plan.lines()
+def fetch_relation(data: Any, roles: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a DuckDB relation that roles name; what is given as an array is left out."""
+    listed = {role: value if isinstance(value, list | tuple) else [value] for role, value in roles.items()}
+    names = {role: [name for name in values if isinstance(name, str)] for role, values in listed.items()}
+    types = relation_types(data)
+    selected = select_columns(types, {}, names, "relation")
+    if not selected:
+        return {}
+    return retry_step(lambda _: fetch_arrays(data.project(", ".join(selected.values())), types, selected), _blame_relation)
 
 
-def write_by_user(
-    data: Paths, output: Path, *, say: Say | None = None, memory_limit: str | int = MEMORY_LIMIT, **options: Any
-) -> Any:
-    """The user-level file of one or more files; see ``by_user``."""
-    from evenscore.engines.by_user import write_relation
+def fits_memory(n_rows: int, limit: int) -> bool:
+    """Whether the needed columns can be held in memory as they are."""
+    return n_rows * FETCHED_BYTES <= limit
 
-    paths = find_files(data)
-    names = named_columns({role: options[role] for role in ROLES})
-    limit = bytes_of(memory_limit)
 
-    def write(settings: dict[str, str]) -> tuple[Source, Any]:
-        source = open_source(paths, names, settings)
-        with spill_folder() as folder, connect(limit, str(folder)) as connection:
-            relation = connection.sql(f"SELECT * FROM {source.sql}")
-            fields = fields_of(source.types, options, options["nulls"], "file", source.converted)
-            return source, write_relation(relation, fields, options, limit, output, folder)
+def _is_small(relation: Any, limit: int) -> bool:
+    rows = retry_step(lambda _: relation.aggregate("count(*)").fetchall(), _blame_relation)
+    return fits_memory(int(rows[0][0]), limit)
 
-    source, about = patiently(paths, write)
-    for note in source.notes:
-        if say is not None:
-            say(note)
-    return about
+
+def _blame_relation(_complaint: str) -> str:
+    return "the relation"
+
+
+# In bounded memory
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A relation that is counted in ``limit`` bytes of memory. connection: its own, if that can tell how far it is."""
+
+    relation: Any
+    fields: Fields
+    spec: TallySpec
+    limit: int
+    folder: Path
+    connection: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """What will be done with a relation."""
+
+    facts: Survey
+    n_parts: int
+
+    def describe(self, engine: str) -> TallyPlan:
+        """The plan in words."""
+        step = "fetch the columns at once and count"
+        if self.n_parts > 1:
+            step = f"hash-partition users into {self.n_parts} parts in a temporary folder, then count part by part"
+        return TallyPlan.from_survey(engine, self.facts, "survey (one aggregate, the groups)", step)
+
+
+def plan_scan(scan: Scan) -> ScanPlan:
+    """Survey a relation and decide into how many parts it must be cut."""
+    facts = take_survey(Duck(scan.relation), scan.fields, scan.spec)
+    sizes = {"score": 8, "outcome": 1 if facts.binary else 8, "group": 1, "weight": 8, "count": 8}
+    handed_over = 8 + sum(sizes[name] for name in facts.selected)
+    return ScanPlan(facts, count_parts(facts.n_rows, 2 * handed_over + COUNTED_BYTES, scan.limit))
+
+
+def count_parts(n_rows: int, row_bytes: int, limit: int) -> int:
+    """Into how many parts rows must be cut so that each can be counted in its share of the memory."""
+    return max(1, -int(-n_rows * row_bytes // (COUNTING_SHARE * limit)))
+
+
+def tally_scan(scan: Scan, progress: Progress | None = None) -> Tally:
+    """The tally of a relation in bounded memory."""
+    plan = plan_scan(scan)
+    recipe = Recipe.from_survey(plan.facts, scan.spec.split)
+    rows = select_rows(scan.relation, plan.facts)
+    report = progress or (lambda done, total: None)
+    if plan.n_parts == 1:
+        arrays = _report_parts(iter([rows.fetchnumpy()]), report, recipe.n_rows, 0.0)
+        return recipe.finish(recipe.add_up(map(recipe.tally, arrays)))
+    with watch_progress(scan.connection, lambda share: report(int(share * SPILLED * recipe.n_rows), recipe.n_rows)):
+        arrays = _report_parts(spill_parts(rows, plan.n_parts, scan.folder), report, recipe.n_rows, SPILLED)
+        return recipe.finish(recipe.add_up(map(recipe.tally, arrays)))
+
+
+def select_rows(relation: Any, facts: Survey) -> Any:
+    """The relation that counting needs: short names, plain types, only rows that count."""
+    rows = relation if facts.fields.kept is None else relation.filter(facts.fields.kept)
+    key = "row_number() OVER () - 1" if facts.fields.user is None else facts.fields.key
+    columns = {"key": key, **facts.selected}
+    return rows.project(", ".join(f"{sql} AS {DUCKDB.name(name)}" for name, sql in columns.items()))
+
+
+def spill_parts(rows: Any, n_parts: int, folder: Path) -> Iterator[Arrays]:
+    """Write the rows of each user (``key``) into one of the parts, and hand over part by part."""
+    parts = folder / "parts"
+    numbered = rows.project(f"*, hash(key) % {n_parts} AS partition")
+    numbered.write_parquet(str(parts), partition_by=["partition"], compression="uncompressed", overwrite=True)
+    for number in range(n_parts):
+        part = parts / f"partition={number}"
+        if part.exists():
+            yield fetch_parquet(part)
+
+
+def fetch_parquet(folder: Path) -> Arrays:
+    """All columns of the files in a folder, which is then removed."""
+    with connect() as connection:
+        files = DUCKDB.literal(str(folder / "*.parquet"))
+        arrays = connection.execute(f"SELECT * FROM read_parquet({files}, hive_partitioning = false)").fetchnumpy()
+    shutil.rmtree(folder)
+    return arrays
+
+
+def _report_parts(parts: Iterator[Arrays], report: Progress, n_rows: int, start: float) -> Iterator[Arrays]:
+    """Hand parts on, and tell after each how much is done; ``start`` is the share done before the first."""
+    done = 0
+    for arrays in parts:
+        size = len(arrays["score"])
+        yield arrays
+        done += size
+        report(int(start * n_rows + (1 - start) * done), n_rows)

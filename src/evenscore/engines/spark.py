@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from evenscore.data.spec import TallySpec
 from evenscore.engines.lines import WIDTH, Lines, from_lines, hash_limit, to_lines
-from evenscore.engines.parts import Recipe, finished
+from evenscore.engines.parts import Recipe
+from evenscore.engines.plans import TallyPlan
 from evenscore.engines.spark_native import native_lines, native_users
 from evenscore.engines.sql import SPARK, find_fields
-from evenscore.engines.survey import Survey, lattice_for, survey
+from evenscore.engines.survey import Answers, Fact, Survey, take_survey
 from evenscore.errors import DataError, OptionError, require_option
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Array, Floats
@@ -48,15 +50,15 @@ class Spark:
     def _where(self, condition: str | None) -> Any:
         return self.frame if condition is None else self.frame.where(condition)
 
-    def aggregate(self, columns: dict[str, str], *, where: str | None = None, by: dict[str, str] | None = None) -> list[list[Any]]:
+    def aggregate(self, facts: dict[str, Fact], *, where: str | None = None, by: dict[str, str] | None = None) -> Answers:
         """See ``survey.Engine``."""
         from pyspark.sql.functions import expr
 
-        keys = [expr(sql).alias(name) for name, sql in (by or {}).items()]
-        values = [expr(sql).alias(name) for name, sql in columns.items()]
-        rows = self._where(where)
-        found = (rows.groupBy(*keys).agg(*values) if values else rows.select(*keys).distinct()).collect()
-        return [list(column) for column in zip(*found, strict=True)] if found else [[] for _ in [*keys, *values]]
+        keys = [expr(sql).alias(f"k{i}") for i, sql in enumerate((by or {}).values())]
+        values = [expr(fact.sql).alias(f"v{i}") for i, fact in enumerate(facts.values())]
+        frame = self._where(where)
+        rows = (frame.groupBy(*keys).agg(*values) if values else frame.select(*keys).distinct()).collect()
+        return {name: [row[i] for row in rows] for i, name in enumerate([*(by or {}), *facts])}
 
     def select(self, column: str, *, where: str | None) -> Floats:
         """See ``survey.Engine``."""
@@ -67,8 +69,8 @@ class Spark:
         """Rows have no order here, but some values can be shown."""
         if value is None:
             return ""
-        found = self.frame.where(condition).selectExpr(f"{value} AS value").limit(3).collect()
-        return f" (such as {', '.join(repr(row[0]) for row in found)})"
+        rows = self.frame.where(condition).selectExpr(f"{value} AS value").limit(3).collect()
+        return f" (such as {', '.join(repr(row[0]) for row in rows)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,30 +78,36 @@ class SparkPlan:
     """What will be done with a DataFrame, and why. pairs_per_row: pairs of cells that users fill, for each row, in the pilot."""
 
     facts: Survey
-    lattice: Any
     way: str
     pairs_per_row: float
     longest: int
 
-    def lines(self) -> list[str]:
+    def describe(self) -> TallyPlan:
         """The plan in words."""
         seen = f"{self.pairs_per_row:.1f} pairs of cells a row, most rows of a user seen: {self.longest:,}"
+        step = f"mapInArrow: sort rows by user within partitions and count them there ({seen})"
         if self.way == "expressions":
-            return [f"native expressions: collect each user's cells and pair them inside Spark ({seen})"]
-        return [f"mapInArrow: sort rows by user within partitions and count them there ({seen})"]
+            step = f"native expressions: collect each user's cells and pair them inside Spark ({seen})"
+        return TallyPlan.from_survey("spark", self.facts, "survey (one aggregate, the groups, a sample of users)", step)
 
 
-def tally_spark(data: Any, *, memory_limit: Any = None, way: str | None = None, **options: Any) -> Tally:
+def tally_spark(data: Any, spec: TallySpec, *, way: str | None = None) -> Tally:
     """The tally of a Spark DataFrame; the session is the caller's."""
     with _spark_errors():
-        plan = plan_spark(data, options, way)
-        recipe = Recipe.of(plan.facts, plan.lattice, options["split"])
+        plan = choose_way(data, spec, way)
+        recipe = Recipe.from_survey(plan.facts, spec.split)
         with contextlib.ExitStack() as stack:
-            lines = fetch_lines(added_lines(data, plan, recipe, stack))
-        return finished(from_lines(lines, recipe), plan.facts, options["split"])
+            lines = fetch_lines(add_up_lines(data, plan, recipe, stack))
+        return recipe.finish(from_lines(lines, recipe))
 
 
-def plan_spark(data: Any, options: dict[str, Any], way: str | None = None) -> SparkPlan:
+def plan_spark(data: Any, spec: TallySpec, *, way: str | None = None) -> TallyPlan:
+    """What would be done with a Spark DataFrame."""
+    with _spark_errors():
+        return choose_way(data, spec, way).describe()
+
+
+def choose_way(data: Any, spec: TallySpec, way: str | None) -> SparkPlan:
     """Survey the frame, and choose the way by what users fill."""
     require_option("way", way, (None, *WAYS))
     types = dict(data.dtypes)
@@ -107,22 +115,20 @@ def plan_spark(data: Any, options: dict[str, Any], way: str | None = None) -> Sp
         raise DataError("the frame has several columns of the same name; rename or drop the others")
     kinds = {name: KINDS.get(kind, "decimal" if kind.startswith("decimal") else "other") for name, kind in types.items()}
     labels = {name: SPARK.as_text(SPARK.name(name)) for name, kind in types.items() if kind not in LABELS}
-    roles = {role: options[role] for role in ("score", "outcome", "group", "user", "weight", "count")}
-    fields = find_fields(roles, kinds, SPARK, options["nulls"], "frame", None, labels)
+    fields = find_fields(spec, kinds, SPARK, "frame", labels=labels)
     engine = Spark(data)
-    facts = survey(engine, fields)
-    lattice = lattice_for(engine, facts, options["lattice"], options["cuts"], options["cells"], options["scale"])
-    pairs, longest = pilot(engine, facts, lattice.n_cells)
-    repeats = options["user"] is None and options["count"] is not None  # a person each, which expressions do not know
-    chosen = way or ("arrow" if pairs > PAIRS_FOR_ARROW or options["split"] or repeats else "expressions")
-    if repeats and chosen == "expressions":
-        raise OptionError("way='expressions' cannot repeat independent rows; leave it out, or use way='arrow'")
-    if options["split"] and chosen == "expressions":
-        raise OptionError("way='expressions' cannot split users; leave it out, or use way='arrow'")
-    return SparkPlan(facts, lattice, chosen, pairs, longest)
+    facts = take_survey(engine, fields, spec)
+    pairs, longest = pilot(engine, facts)
+    repeats = spec.user is None and spec.count is not None  # a person each, which expressions do not know
+    needs_arrow = repeats or spec.split is not None
+    if way == "expressions" and needs_arrow:
+        what = "repeat independent rows" if repeats else "split users"
+        raise OptionError(f"way='expressions' cannot {what}; leave it out, or use way='arrow'")
+    chosen = way or ("arrow" if needs_arrow or pairs > PAIRS_FOR_ARROW else "expressions")
+    return SparkPlan(facts, chosen, pairs, longest)
 
 
-def pilot(engine: Spark, facts: Survey, n_cells: int) -> tuple[float, int]:
+def pilot(engine: Spark, facts: Survey) -> tuple[float, int]:
     """Pairs of cells that users fill at most, for each row, and the most rows of a user; from a sample of users."""
     if facts.fields.user is None:
         return 1.0, 1
@@ -133,19 +139,19 @@ def pilot(engine: Spark, facts: Survey, n_cells: int) -> tuple[float, int]:
     from pyspark.sql.functions import expr
 
     counts = engine.frame.where(where).groupBy(expr(user).alias("u")).agg(expr("count(*)").alias("n"))
-    cells = f"least(n, {n_cells * len(facts.labels)})"
-    found = counts.selectExpr("sum(n)", f"sum({cells} * ({cells} + 1) / 2)", "max(n)").collect()[0]
-    return (float(found[1]) / float(found[0]), int(found[2])) if found[0] else (1.0, 1)
+    cells = f"least(n, {facts.lattice.n_cells * len(facts.labels)})"
+    n_rows, n_pairs, longest = counts.selectExpr("sum(n)", f"sum({cells} * ({cells} + 1) / 2)", "max(n)").collect()[0]
+    return (float(n_pairs) / float(n_rows), int(longest)) if n_rows else (1.0, 1)
 
 
-def added_lines(data: Any, plan: SparkPlan, recipe: Recipe, stack: contextlib.ExitStack) -> Any:
+def add_up_lines(data: Any, plan: SparkPlan, recipe: Recipe, stack: contextlib.ExitStack) -> Any:
     """A DataFrame of the tally's lines; what Spark holds for it is let go when the stack closes."""
     from pyspark.sql.functions import expr
 
     facts = plan.facts
     rows = data if facts.fields.kept is None else data.where(facts.fields.kept)
     key = "monotonically_increasing_id()" if facts.fields.user is None else facts.fields.key
-    base = rows.selectExpr(f"{key} AS key", *(f"{sql} AS {name}" for name, sql in facts.prepared.items()))
+    base = rows.selectExpr(f"{key} AS key", *(f"{sql} AS {SPARK.name(name)}" for name, sql in facts.selected.items()))
     if plan.way == "expressions":
         users = native_users(base, recipe, facts).persist()  # four kinds of lines are made from them
         stack.callback(users.unpersist)
@@ -183,7 +189,7 @@ def whole_users(batches: Iterator[Any]) -> Iterator[dict[str, Array]]:
         n_rows += len(arrays["key"])
         if n_rows < BATCH:
             continue
-        joined = _joined(waiting)
+        joined = _join_arrays(waiting)
         key = joined["key"]
         end = int(np.searchsorted(key, key[-1], side="left"))  # the last user may go on
         if end:
@@ -191,12 +197,12 @@ def whole_users(batches: Iterator[Any]) -> Iterator[dict[str, Array]]:
         waiting = [{name: array[end:] for name, array in joined.items()}]
         n_rows = len(key) - end
     if waiting:
-        yield _joined(waiting)
+        yield _join_arrays(waiting)
 
 
-def _joined(parts: list[dict[str, Array]]) -> dict[str, Array]:
+def _join_arrays(batches: list[dict[str, Array]]) -> dict[str, Array]:
     join = {"outcome": np.ma.concatenate}  # which may be masked
-    return {name: join.get(name, np.concatenate)([part[name] for part in parts]) for name in parts[0]}
+    return {name: join.get(name, np.concatenate)([batch[name] for batch in batches]) for name in batches[0]}
 
 
 def _from_arrow(column: Any) -> Array:

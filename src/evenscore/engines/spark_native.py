@@ -44,15 +44,15 @@ def _rows(base: Any, recipe: Recipe, facts: Survey) -> Any:
     """key, g, c (cell), s, d (deviation), v (weight), m (labelled repeats), m_all (repeats)."""
     whole = base if recipe.columns.user is None else base.repartition("key")
     placed = with_cell(whole, "score", "c", recipe.lattice)
-    count = "`count`" if "count" in facts.prepared else "1"
+    count = "`count`" if "count" in facts.selected else "1"
     known = "outcome IS NOT NULL" if facts.has_unlabelled else "true"
     rows = placed.selectExpr(
         "key",
-        "CAST(part AS INT) AS g",
+        "CAST(`group` AS INT) AS g",
         "c",
         "score AS s",
         f"coalesce(CAST(outcome AS DOUBLE) - {recipe.centre!r}D, 0D) AS d",
-        f"{'weight' if 'weight' in facts.prepared else '1D'} AS v",
+        f"{'weight' if 'weight' in facts.selected else '1D'} AS v",
         f"CASE WHEN {known} THEN CAST({count} AS DOUBLE) ELSE 0D END AS m",
         f"CAST({count} AS DOUBLE) AS m_all",
     )

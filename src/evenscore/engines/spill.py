@@ -14,6 +14,7 @@ from typing import IO
 
 from evenscore.errors import FileError, OptionError, shortened
 
+MEMORY_LIMIT = "1GB"
 PREFIX = "evenscore-spill-"
 LOCK = "in-use"
 YOUNG = 3600  # seconds in which a folder may be without a lock because it is being made
@@ -22,15 +23,15 @@ SMALLEST = 200_000_000  # below this not even the engine works
 LARGEST = 2**60  # more than any machine has, and as much as the engine can count
 
 
-def bytes_of(limit: str | int | float) -> int:
+def parse_memory_limit(limit: str | int | float) -> int:
     """A memory limit in bytes.
 
-    >>> bytes_of("1.5 GB"), bytes_of("512MiB"), bytes_of(10**9)
-    (1500000000, 536870912, 1000000000)
+    >>> parse_memory_limit("1.5 GB"), parse_memory_limit("512MiB")
+    (1500000000, 536870912)
     """
     try:
-        found = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]I?)?B?\s*", str(limit), re.IGNORECASE)
-        size = int(float(found[1]) * UNITS[(found[2] or "").upper()]) if found and not isinstance(limit, bool) else 0
+        match = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]I?)?B?\s*", str(limit), re.IGNORECASE)
+        size = int(float(match[1]) * UNITS[(match[2] or "").upper()]) if match and not isinstance(limit, bool) else 0
     except (ValueError, OverflowError):
         size = 0
     if not SMALLEST <= size < LARGEST:
@@ -38,20 +39,23 @@ def bytes_of(limit: str | int | float) -> int:
     return size
 
 
-def temporary_place() -> Path:
-    """Where temporary folders are made; TMPDIR says where."""
-    return Path(tempfile.gettempdir())
+def spill_failure(complaint: str) -> FileError | None:
+    """The error when DuckDB complains that temporary files cannot be written; None when it complains of something else."""
+    if not any(words in complaint.lower() for words in ("no space left", "could not write", "file too large", "failed to offload")):
+        return None
+    folder = tempfile.gettempdir()
+    return FileError(f"cannot write temporary files to {folder}: {complaint}; make room there, or let TMPDIR name another place")
 
 
 @contextlib.contextmanager
 def spill_folder() -> Iterator[Path]:
     """A temporary folder; folders that killed runs left behind are removed first."""
-    place = temporary_place()
-    sweep(place)
+    parent = Path(tempfile.gettempdir())  # TMPDIR says where
+    sweep(parent)
     try:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
     except OSError as error:
-        raise FileError(f"cannot make a temporary folder in {place}: {error.strerror or error}") from None
+        raise FileError(f"cannot make a temporary folder in {parent}: {error.strerror or error}") from None
     with (folder / "new").open("w") as lock:
         _take(lock)
         Path(lock.name).replace(folder / LOCK)  # nobody ever sees it unlocked
@@ -61,9 +65,9 @@ def spill_folder() -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def sweep(place: Path) -> None:
+def sweep(parent: Path) -> None:
     """Remove the folders of runs that are no more: nobody holds their lock."""
-    for folder in place.glob(PREFIX + "*"):
+    for folder in parent.glob(PREFIX + "*"):
         with contextlib.suppress(OSError):
             if not (folder / LOCK).exists():
                 abandoned = time.time() - folder.stat().st_mtime > YOUNG

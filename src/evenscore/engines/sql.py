@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from evenscore.data.coding import PRIME
 from evenscore.data.columns import shortened
-from evenscore.errors import DataError, OptionError, no_column
+from evenscore.data.spec import TallySpec
+from evenscore.errors import DataError, EvenscoreError, OptionError, no_column
 
-ROLES = ("score", "outcome", "group", "user", "weight", "count")
 NUMERIC_ROLES = ("score", "outcome", "weight", "count")
 TOLD_APART = 2**53  # from here on floats skip integers
 
@@ -32,11 +33,26 @@ class Dialect:
         """A column name."""
         return self.quote + column.replace(self.quote, 2 * self.quote) + self.quote
 
-    def literal(self, text: str) -> str:
-        """A piece of text."""
-        if self.escape == "''":
-            return "'" + text.replace("'", "''") + "'"
-        return "'" + text.replace("\\", "\\\\").replace("'", self.escape) + "'"
+    def literal(self, value: Any) -> str:
+        """A label or a number; floats have an exponent, so that they are doubles and not decimals."""
+        if isinstance(value, str):
+            text = value if self.escape == "''" else value.replace("\\", "\\\\")
+            return "'" + text.replace("'", self.escape) + "'"
+        if isinstance(value, bool):
+            return "TRUE" if value else "FALSE"
+        if isinstance(value, int):
+            return str(value)
+        if isinstance(value, float):
+            text = repr(float(value))
+            return text if "e" in text else f"{text}e0"
+        if isinstance(value, datetime.datetime):
+            return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+        if isinstance(value, datetime.date):
+            return f"DATE '{value.isoformat()}'"
+        kind = type(value).__name__
+        raise EvenscoreError(
+            f"group label {shortened(value)} is of type {kind} and cannot be written in SQL; turn the column into text"
+        )
 
     def as_text(self, expression: str) -> str:
         """An expression as text."""
@@ -140,15 +156,15 @@ class Fields:
 
 
 def find_fields(
-    roles: Mapping[str, Any],
+    spec: TallySpec,
     kinds: Mapping[str, str],
     dialect: Dialect,
-    nulls: str,
     where: str,
+    *,
     expressions: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> Fields:
-    """The columns that the roles name; ``expressions`` and ``labels`` replace what stands for some of them."""
+    """The columns that the spec names; ``expressions`` and ``labels`` replace what stands for some of them."""
 
     def find(role: str, name: Any) -> Field:
         if not isinstance(name, str):
@@ -161,18 +177,16 @@ def find_fields(
             raise DataError(f"column {shortened(name)} ({role}) holds {'text' if kind == 'text' else 'other things'}, not numbers")
         return Field(name, role, kind, sql, (labels or {}).get(name, sql))
 
-    group = roles["group"]
-    parts = list(group) if isinstance(group, list | tuple) else [group]
-    if not parts:
-        raise OptionError("group=[] names no column; give one name, or several for their intersection")
-    optional = {role: None if roles[role] is None else find(role, roles[role]) for role in ("user", "weight", "count")}
+    groups = spec.group if isinstance(spec.group, list | tuple) else [spec.group]
     return Fields(
         dialect,
-        find("score", roles["score"]),
-        find("outcome", roles["outcome"]),
-        tuple(find("group", part) for part in parts),
-        nulls=nulls,
-        **optional,
+        find("score", spec.score),
+        find("outcome", spec.outcome),
+        tuple(find("group", name) for name in groups),
+        user=None if spec.user is None else find("user", spec.user),
+        weight=None if spec.weight is None else find("weight", spec.weight),
+        count=None if spec.count is None else find("count", spec.count),
+        nulls=spec.nulls,
     )
 
 
@@ -199,16 +213,11 @@ def integer_hash(dialect: Dialect, key: str) -> str:
 
 def group_code(fields: Fields, texts: Iterable[tuple[str, ...]]) -> str:
     """SQL for the number of a row's group; texts are the labels of each group as text, in order."""
+    dialect = fields.dialect
     branches = []
-    for number, parts in enumerate(texts):
+    for number, labels in enumerate(texts):
         tests = [
-            f"{fields.dialect.as_text(field.sql)} = {fields.dialect.literal(part)}"
-            for field, part in zip(fields.groups, parts, strict=True)
+            f"{dialect.as_text(field.sql)} = {dialect.literal(label)}" for field, label in zip(fields.groups, labels, strict=True)
         ]
         branches.append(f"WHEN {' AND '.join(tests)} THEN {number}")
     return f"CASE {' '.join(branches)} END"
-
-
-def count_where(condition: str) -> str:
-    """SQL for the number of rows that meet a condition."""
-    return f"coalesce(sum(CASE WHEN {condition} THEN 1 ELSE 0 END), 0)"

@@ -99,12 +99,6 @@ class Curves(Table):
             "rows": json_ready(self.rows()),
         }
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the curves with their simultaneous bands (needs matplotlib)."""
-        from evenscore.report.figures import draw_curves
-
-        return draw_curves(self, ax)
-
     def _title(self) -> str:
         name = ("Nadaraya-Watson", "local linear", "local quadratic")[self.degree]
         return f"Expected outcome by score, {name}, weighted per {self.weighting}, {1 - self.alpha:.0%} intervals"

@@ -347,7 +347,7 @@ def _bend(comparison: Comparison, points: Floats, least_width: float) -> Floats:
 
 def require_inside(tally: Tally, positions: Floats) -> None:
     """A grid given by the caller must touch the scores that occur."""
-    weight = sum(part.vectors[0, 0] for part in tally.parts)
+    weight = sum(group.vectors.under("user")["W"] for group in tally.group_tallies)
     used = np.flatnonzero(np.asarray(weight) > 0)
     edges = tally.lattice.axis_edges
     low, high = edges[used[0]], edges[used[-1] + 1]

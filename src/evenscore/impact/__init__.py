@@ -27,6 +27,7 @@ from evenscore.types import Floats, Ints
 DRAWS = 1000
 SIDES = ("above", "below")
 ALL = "all"
+UNKNOWN = (np.nan, np.nan)
 GRID = 33  # thresholds that a curve over all of them is drawn at
 
 
@@ -128,14 +129,19 @@ def classification_impact(
         points.append(_rates(scores, group_map, values, shares, cuts, positive))
         if interval:
             drawn.append(_rates(scores, group_map, group_map.draw(rng, DRAWS), shares + scores.noise, cuts, positive))
-    sizes = np.array([tally.n_users[group] for group in groups], dtype=np.float64)
-    weights = np.array([tally.sums(group, weighting).A.sum() for group in groups])
-    table = [
-        row
-        for place, cut in enumerate(cuts)
-        for row in _rows(groups, points, drawn, sizes, weights, fixed, alpha, place, float(cut))
-    ]
-    pairs = [row for place, cut in enumerate(cuts) for row in _pairs(groups, points, drawn, alpha, place, float(cut))]
+    estimates = _Estimates(
+        groups=groups,
+        points=points,
+        drawn=drawn,
+        users=np.array([tally.n_users[group] for group in groups], dtype=np.float64),
+        weights=np.array([tally.sums(group, weighting).A.sum() for group in groups]),
+        reference=fixed,
+        alpha=alpha,
+    )
+    table, pairs = [], []
+    for number, cut in enumerate(cuts.tolist()):
+        table += [estimates.row(group, number, cut) for group in (*range(len(groups)), None)]
+        pairs += [estimates.pair(a, b, number, cut) for a, b in itertools.combinations(range(len(groups)), 2)]
     notes = _notes(tally, cuts, positive, calibrator, fixed)
     what = "Change in the positive rate if scores were calibrated" + ("" if len(cuts) > 1 else f", threshold {cuts[0]:g}")
     return Impact(CLASSIFICATION, what, tuple(table), tuple(pairs), alpha, notes, frame_kind=tally.frame_kind)
@@ -220,14 +226,14 @@ def _share_noise(tally: Tally, group: Any, weighting: str, cells: Ints, rng: np.
 def _rates(scores: Scores, group_map: GroupMap, values: Floats, shares: Floats, cuts: Floats, positive: str) -> Rates:
     """Rates for each draw of the map's knots (n, n_knots) and of the cells' shares (n, n_cells): (n, n_thresholds) each."""
     low, high = _at_ends(group_map, scores, values)
-    found = np.empty((4, len(values), len(cuts)))
+    rates = np.empty((4, len(values), len(cuts)))
     mass = shares[:, scores.cell] * scores.share
-    for place, cut in enumerate(cuts):
+    for number, cut in enumerate(cuts):
         now = (scores.low >= cut).astype(np.float64)  # no piece reaches across a threshold
-        then = _part_above(low, high, cut)
-        for kept, part in zip(found, (now, then, then * (1 - now), (1 - then) * now), strict=True):
-            kept[:, place] = np.einsum("dp,dp->d", mass, np.broadcast_to(part, mass.shape))
-    before, after, gained, lost = found
+        then = _share_above(low, high, cut)
+        for rate, share in zip(rates, (now, then, then * (1 - now), (1 - then) * now), strict=True):
+            rate[:, number] = np.einsum("dp,dp->d", mass, np.broadcast_to(share, mass.shape))
+    before, after, gained, lost = rates
     return Rates(before, after, gained, lost) if positive == "above" else Rates(1 - before, 1 - after, lost, gained)
 
 
@@ -241,8 +247,8 @@ def _at_ends(group_map: GroupMap, scores: Scores, values: Floats) -> tuple[Float
     return values @ group_map.design(scores.low).T, values @ group_map.design(scores.high).T
 
 
-def _part_above(low: Floats, high: Floats, cut: float) -> Floats:
-    """The part of each piece where a straight line from low to high is at or above the cut."""
+def _share_above(low: Floats, high: Floats, cut: float) -> Floats:
+    """The share of each piece where a straight line from low to high is at or above the cut."""
     top, span = np.maximum(low, high), np.abs(high - low)
     flat = span <= 1e-300
     return np.where(flat, top >= cut, np.clip((top - cut) / np.where(flat, 1.0, span), 0, 1))
@@ -251,88 +257,78 @@ def _part_above(low: Floats, high: Floats, cut: float) -> Floats:
 # Rows
 
 
-def _limits(draws: Floats, alpha: float) -> tuple[float, float]:
-    low, high = np.quantile(draws, [alpha / 2, 1 - alpha / 2])
-    return float(low), float(high)
+@dataclass(frozen=True, slots=True)
+class _Estimates:
+    """Rates of the groups: as estimated, and as drawn (none without limits). A threshold is meant by its number.
 
+    users, weights: of each group, (n_groups,). reference: the group that rates are divided by; None: that with the highest.
+    """
 
-def _rows(
-    groups: list[Any],
-    points: list[Rates],
-    drawn: list[Rates],
-    sizes: Floats,
-    weights: Floats,
-    fixed: int | None,
-    alpha: float,
-    place: int,
-    cut: float,
-) -> list[dict[str, Any]]:
-    """One row a group and one for all, at one threshold."""
-    mixed = weights / weights.sum()
-    table = []
-    for number in (*range(len(groups)), None):
-        share = mixed if number is None else np.eye(len(groups))[number]
-        point = {name: float(sum(w * getattr(r, name)[0, place] for w, r in zip(share, points, strict=True))) for name in NAMES}
-        ends = dict.fromkeys(LIMITED, (np.nan, np.nan))
-        if drawn:
-            draws = {name: sum(w * getattr(r, name)[:, place] for w, r in zip(share, drawn, strict=True)) for name in LIMITED}
-            ends = {name: _limits(np.asarray(draws[name]), alpha) for name in LIMITED}
-        users = float(sizes.sum() if number is None else sizes[number])
-        row = {
-            "group": None if number is None else groups[number],
+    groups: list[Any]
+    points: list[Rates]
+    drawn: list[Rates]
+    users: Floats
+    weights: Floats
+    reference: int | None
+    alpha: float
+
+    def limits(self, draws: Floats) -> tuple[float, float]:
+        low, high = np.quantile(draws, [self.alpha / 2, 1 - self.alpha / 2])
+        return float(low), float(high)
+
+    def row(self, group: int | None, threshold: int, cut: float) -> dict[str, Any]:
+        """One group, or everybody (None), at one threshold."""
+        share = self.weights / self.weights.sum() if group is None else np.eye(len(self.groups))[group]
+
+        def mix(rates: list[Rates], name: str) -> Floats:
+            return np.asarray(sum(w * getattr(rate, name)[:, threshold] for w, rate in zip(share, rates, strict=True)))
+
+        point = {name: float(mix(self.points, name)[0]) for name in ("change", "before", "after", "gained", "lost")}
+        change, after = (self.limits(mix(self.drawn, name)) if self.drawn else UNKNOWN for name in ("change", "after"))
+        users = float(self.users.sum() if group is None else self.users[group])
+        return {
+            "group": None if group is None else self.groups[group],
             "threshold": cut,
             "estimate": point["change"],
-            "ci_low": ends["change"][0],
-            "ci_high": ends["change"][1],
+            "ci_low": change[0],
+            "ci_high": change[1],
             "rate_before": point["before"],
             "rate_after": point["after"],
             "gain": point["gained"],
             "lose": point["lost"],
             "users_gain": point["gained"] * users,
             "users_lose": point["lost"] * users,
-            "after_low": ends["after"][0],
-            "after_high": ends["after"][1],
-        }
-        table.append(row | _ratios(points, drawn, number, fixed, alpha, place))
-    return table
+            "after_low": after[0],
+            "after_high": after[1],
+        } | self._ratios(group, threshold)
 
+    def _ratios(self, group: int | None, threshold: int) -> dict[str, float]:
+        """A group's positive rate over that of the reference, before and after, with limits for the latter."""
+        if group is None:
+            return dict.fromkeys(("ratio_before", "ratio_after", "ratio_low", "ratio_high"), np.nan)
+        ratios = {}
+        for name in ("before", "after"):
+            rates = [float(getattr(rate, name)[0, threshold]) for rate in self.points]
+            base = rates[self._base(rates)]
+            ratios[f"ratio_{name}"] = rates[group] / base if base > 0 else np.nan
+        low, high = UNKNOWN
+        if self.drawn:
+            below = self.drawn[self._base([rate.after[0, threshold] for rate in self.points])].after[:, threshold]
+            if (below > 0).all():
+                low, high = self.limits(self.drawn[group].after[:, threshold] / below)
+        return ratios | {"ratio_low": low, "ratio_high": high}
 
-NAMES = ("change", "before", "after", "gained", "lost")
-LIMITED = ("change", "after")
+    def _base(self, rates: list[float]) -> int:
+        return int(np.argmax(rates)) if self.reference is None else self.reference
 
-
-def _ratios(
-    points: list[Rates], drawn: list[Rates], number: int | None, fixed: int | None, alpha: float, place: int
-) -> dict[str, float]:
-    """A group's positive rate over that of the reference, before and after, with limits for the latter."""
-    names = ("ratio_before", "ratio_after", "ratio_low", "ratio_high")
-    if number is None:
-        return dict.fromkeys(names, np.nan)
-    found = []
-    for name in ("before", "after"):
-        rates = [float(getattr(rate, name)[0, place]) for rate in points]
-        base = max(rates) if fixed is None else rates[fixed]
-        found.append(rates[number] / base if base > 0 else np.nan)
-    low = high = np.nan
-    if drawn:
-        rates_after = [rate.after[0, place] for rate in points]
-        best = int(np.argmax(rates_after)) if fixed is None else fixed
-        below = drawn[best].after[:, place]
-        if (below > 0).all():
-            low, high = _limits(drawn[number].after[:, place] / below, alpha)
-    return dict(zip(names, (*found, low, high), strict=True))
-
-
-def _pairs(
-    groups: list[Any], points: list[Rates], drawn: list[Rates], alpha: float, place: int, cut: float
-) -> list[dict[str, Any]]:
-    table = []
-    for a, b in itertools.combinations(range(len(groups)), 2):
-        low, high = _limits(drawn[a].change[:, place] - drawn[b].change[:, place], alpha) if drawn else (np.nan, np.nan)
-        estimate = float(points[a].change[0, place] - points[b].change[0, place])
-        row = {"group_a": groups[a], "group_b": groups[b], "threshold": cut}
-        table.append(row | {"estimate": estimate, "ci_low": low, "ci_high": high})
-    return table
+    def pair(self, a: int, b: int, threshold: int, cut: float) -> dict[str, Any]:
+        """The change of one group minus that of another."""
+        low, high = UNKNOWN
+        if self.drawn:
+            low, high = self.limits(self.drawn[a].change[:, threshold] - self.drawn[b].change[:, threshold])
+        estimate = float(self.points[a].change[0, threshold] - self.points[b].change[0, threshold])
+        groups = {"group_a": self.groups[a], "group_b": self.groups[b]}
+        return groups | {"threshold": cut, "estimate": estimate, "ci_low": low, "ci_high": high}
 
 
 def _notes(tally: Tally, cuts: Floats, positive: str, calibrator: Calibrator, fixed: int | None) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenscore.errors import OptionError, listing, require_number, shortened
-from evenscore.tables import Table, json_ready
+from evenscore.tables import Table, json_ready, values_of
 
 CLASSIFICATION, RANK = "classification", "rank"
 
@@ -63,15 +63,9 @@ class Impact(Table):
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
-        found = {"kind": self.kind, "what": self.what, "alpha": self.alpha, "rows": json_ready(self.rows())}
-        found |= {"differences": json_ready(self.differences()), "notes": list(self.notes)}
-        return found | ({"slots": json_ready(self.slots)} if self.slots else {})
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the changes with their limits, along the thresholds when there are many (needs matplotlib)."""
-        from evenscore.report.impact_figures import draw_impact
-
-        return draw_impact(self, ax)
+        document = values_of(self, ("kind", "what", "alpha"))
+        document |= {"rows": self.table, "differences": self.pairs, "notes": self.notes}
+        return json_ready(document | {"slots": self.slots} if self.slots else document)
 
     def _title(self) -> str:
         return self.what

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.calibration.calibrator import Calibrator
+from evenscore.calibration.maps import GroupMap
 from evenscore.data.columns import common_length, find_column, numbers_in, open_table
 from evenscore.data.observations import group_columns, groups_of, users_of, without_nulls
 from evenscore.engines import collect
@@ -37,45 +38,47 @@ class Items:
 
 
 def read_items(
-    data: Any, query: Any, score: Any, group: Any, user: Any, nulls: str, calibrator: Calibrator, on_unknown: str
-) -> tuple[Items, tuple[Any, ...], str | None, tuple[str, ...]]:
-    """Items in the order of their queries, the labels of groups, the kind of frame, and what was left out."""
-    roles = {"query": query, "score": score, "group": group, "user": user}
-    data = _joined(data, roles) if isinstance(data, Iterator) else collect(data, roles)
-    table, kind = open_table(data)
-    columns = [find_column(table, query, "query"), find_column(table, score, "score"), *group_columns(table, group)]
-    if user is not None:
-        columns.append(find_column(table, user, "user"))
+    data: Any, roles: dict[str, Any], nulls: str, calibrator: Calibrator, on_unknown: str
+) -> tuple[Items, tuple[Any, ...], list[GroupMap], str | None, tuple[str, ...]]:
+    """Items in the order of their queries, labels and maps of the groups, the kind of frame, and what was left out.
+
+    roles: the columns query, score, group and user.
+    """
+    table, kind = open_table(_join_stream(data, roles) if isinstance(data, Iterator) else collect(data, roles))
+    columns = [find_column(table, roles[role], role) for role in ("query", "score")] + group_columns(table, roles["group"])
+    if roles["user"] is not None:
+        columns.append(find_column(table, roles["user"], "user"))
     common_length(table, columns)
     columns, _, dropped = without_nulls(columns, nulls)
-    found = {column.role: column for column in columns}
+    by_role = {column.role: column for column in columns}
     codes, labels = groups_of([column for column in columns if column.role == "group"])
-    scores = numbers_in(found["score"]).astype(np.float64, copy=False)
-    queries = users_of(found["query"]).codes.astype(np.int64, copy=False)
-    users = users_of(found["user"]).compact().codes.astype(np.int64, copy=False) if user is not None else None
+    scores = numbers_in(by_role["score"]).astype(np.float64, copy=False)
+    queries = users_of(by_role["query"]).codes.astype(np.int64, copy=False)
+    users = users_of(by_role["user"]).compact().codes.astype(np.int64, copy=False) if "user" in by_role else None
+    maps = [calibrator.map_of(label, unknown=on_unknown) for label in labels]
     calibrated = np.empty(len(scores))
-    for place, label in enumerate(labels):
-        rows = np.flatnonzero(codes == place)
-        calibrated[rows] = calibrator.map_of(label, unknown=on_unknown).at(scores[rows])
+    for code, group_map in enumerate(maps):
+        rows = np.flatnonzero(codes == code)
+        calibrated[rows] = group_map.at(scores[rows])
     items = Items(queries, scores, calibrated, codes, users)
     if (queries[1:] < queries[:-1]).any():
         items = items.at(np.argsort(queries, kind="stable"))
     notes = tuple(f"{n:,} items left out: {name} is null" for name, n in dropped.items())
-    return items, labels, kind, notes
+    return items, labels, maps, kind, notes
 
 
-def _joined(chunks: Iterator[Any], roles: dict[str, Any]) -> dict[str, Any]:
+def _join_stream(chunks: Iterator[Any], roles: dict[str, Any]) -> dict[str, Any]:
     """The needed columns of a stream of frames, side by side; a query may be spread over any of them."""
     wanted = [value if isinstance(value, list | tuple) else [value] for value in roles.values() if value is not None]
-    names = [name for part in wanted for name in part]
+    names = [name for columns in wanted for name in columns]
     if not all(isinstance(name, str) for name in names):
         raise OptionError("with a stream of frames, name columns instead of giving arrays")
-    parts: dict[str, list[Any]] = {name: [] for name in names}
+    arrays: dict[str, list[Any]] = {name: [] for name in names}
     for chunk in chunks:
         table, _ = open_table(chunk)
-        for name in parts:
+        for name, pieces in arrays.items():
             values = find_column(table, name, name).values
-            parts[name].append(np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values))
-    if not next(iter(parts.values())):
+            pieces.append(np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values))
+    if not next(iter(arrays.values())):
         raise DataError("the stream holds no frames")
-    return {name: np.concatenate(arrays) for name, arrays in parts.items()}
+    return {name: np.concatenate(pieces) for name, pieces in arrays.items()}

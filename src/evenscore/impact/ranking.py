@@ -6,7 +6,7 @@ Items are ranked within their query by score now; calibrated, by S* = E(Y | S, G
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -99,8 +99,8 @@ def rank_impact(
     require_option("on_unknown", on_unknown, UNKNOWN)
     if top_k is not None:
         top_k = require_count("top_k", top_k, high=MOST_SLOTS)
-    items, labels, kind, notes = read_items(data, query, score, group, user, nulls, calibrator, on_unknown)
-    maps = [calibrator.map_of(label, unknown=on_unknown) for label in labels]
+    roles = {"query": query, "score": score, "group": group, "user": user}
+    items, labels, maps, kind, notes = read_items(data, roles, nulls, calibrator, on_unknown)
     sums, scatter, slots = _scan(items, len(labels), top_k)
     noise = _map_noise(items, maps, len(labels), top_k, seeded(seed))
     change = (sums.after - sums.before) / sums.counts[:, None]
@@ -109,7 +109,7 @@ def rank_impact(
     pairs = _pairs(labels, change, variance, alpha)
     notes = (*notes, *_notes(items, labels, top_k))
     what = "Mean change of rank if items were ranked by calibrated scores: positions moved up"
-    return Impact(RANK, what, table, pairs, alpha, notes, _slot_rows(labels, slots), kind)
+    return Impact(RANK, what, table, pairs, alpha, notes=notes, slots=_slot_rows(labels, slots), frame_kind=kind)
 
 
 # Scanning: one block of whole queries after the other
@@ -123,15 +123,15 @@ def _scan(items: Items, n_groups: int, top_k: int | None) -> tuple[Sums, Floats,
     slots = np.zeros((3, n_groups, SLOTS if top_k is None else max(SLOTS, top_k)))
     changes = np.empty((len(items), n_worths), dtype=np.float32)
     for rows in blocks(items.query):
-        part = items.at(rows)
-        start = starts_of(part.query)
-        now, then = places_of(start, part.score), places_of(start, part.calibrated)
+        block = items.at(rows)
+        start = starts_of(block.query)
+        now, then = places_of(start, block.score), places_of(start, block.calibrated)
         worth_now, worth_then = worths(now, top_k), worths(then, top_k)
         for column in range(n_worths):
-            before[:, column] += np.bincount(part.group, worth_now[:, column], minlength=n_groups)
-            after[:, column] += np.bincount(part.group, worth_then[:, column], minlength=n_groups)
+            before[:, column] += np.bincount(block.group, worth_now[:, column], minlength=n_groups)
+            after[:, column] += np.bincount(block.group, worth_then[:, column], minlength=n_groups)
         changes[rows] = worth_then - worth_now
-        _count_slots(slots, part.group, now.rank, then.rank)
+        _count_slots(slots, block.group, now.rank, then.rank)
     mean = (after - before) / counts[:, None]
     residual = changes - mean[items.group].astype(np.float32)
     return Sums(counts, before, after), _scatter(items, residual, counts), slots
@@ -149,39 +149,41 @@ def _count_slots(slots: Floats, group: NDArray[np.uint8], now: Floats, then: Flo
 
 def _scatter(items: Items, residual: NDArray[np.float32], counts: Floats) -> Floats:
     """The covariance of the mean changes, clustered by query, or by query and user (Cameron, Gelbach and Miller 2011)."""
-    by_query = _clustered(_numbered(items.query), items.group, residual, counts, spill=False)
+    by_query = _cluster_covariance(_number_queries(items.query), items.group, residual, counts, spill=False)
     if items.user is None:
         return by_query
-    by_user = _clustered(items.user, items.group, residual, counts, spill=True)
-    both = by_query + by_user - _unclustered(items.group, residual, counts)
+    by_user = _cluster_covariance(items.user, items.group, residual, counts, spill=True)
+    both = by_query + by_user - _item_covariance(items.group, residual, counts)
     # A difference of covariances may come out too small; it is never less than what either alone gives.
     least = np.maximum(np.diag(by_query), np.diag(by_user))
     grow = np.sqrt(np.maximum(least / np.maximum(np.diag(both), 1e-300), 1.0))
     return both * np.outer(grow, grow)
 
 
-def _numbered(sorted_codes: Ints) -> Ints:
+def _number_queries(sorted_codes: Ints) -> Ints:
     return np.cumsum(np.concatenate([[0], (sorted_codes[1:] != sorted_codes[:-1]).astype(np.int64)]))
 
 
-def _clustered(cluster: Ints, group: NDArray[np.uint8], residual: NDArray[np.float32], counts: Floats, spill: bool) -> Floats:
+def _cluster_covariance(
+    cluster: Ints, group: NDArray[np.uint8], residual: NDArray[np.float32], counts: Floats, spill: bool
+) -> Floats:
     """Sum over clusters of the outer products of their influences on the means, with C / (C - 1); groups side by side.
 
     spill: what an item gains, items of other groups in its query lose, so a user also moves the means of groups it is not in.
     """
     n_groups, n_worths = len(counts), residual.shape[1]
     n_clusters = int(cluster.max()) + 1
-    spilled = _spilled(counts) * spill
+    spilled = _spill_rates(counts) * spill
     rows = [np.flatnonzero(group == place) for place in range(n_groups)]
 
-    def summed(mine: Ints, weight: Floats | float) -> Floats:
+    def sum_clusters(mine: Ints, weight: Floats | float) -> Floats:
         found = [np.bincount(cluster[mine], residual[mine, column] * weight, minlength=n_clusters) for column in range(n_worths)]
         return np.column_stack(found)
 
-    to_others = summed(np.arange(len(group)), spilled[group]) if spill else 0.0
+    to_others = sum_clusters(np.arange(len(group)), spilled[group]) if spill else 0.0
 
     def influence(place: int) -> Floats:
-        return summed(rows[place], 1 / counts[place] + spilled[place]) - to_others
+        return sum_clusters(rows[place], 1 / counts[place] + spilled[place]) - to_others
 
     scale = n_clusters / max(n_clusters - 1, 1)
     if n_groups <= MAX_COMPARED:
@@ -189,21 +191,21 @@ def _clustered(cluster: Ints, group: NDArray[np.uint8], residual: NDArray[np.flo
         return scale * (joint.T @ joint)
     total = np.zeros((n_groups * n_worths,) * 2)
     for place in range(n_groups):
-        own, part = slice(place * n_worths, (place + 1) * n_worths), influence(place)
-        total[own, own] = scale * (part.T @ part)
+        own, moves = slice(place * n_worths, (place + 1) * n_worths), influence(place)
+        total[own, own] = scale * (moves.T @ moves)
     return total
 
 
-def _spilled(counts: Floats) -> Floats:
+def _spill_rates(counts: Floats) -> Floats:
     """What a group's item takes from the mean of each other group for what it gains itself, (n_groups,)."""
     others = counts.sum() - counts
     return np.where(others > 0, 1 / np.where(others > 0, others, 1), 0.0)
 
 
-def _unclustered(group: NDArray[np.uint8], residual: NDArray[np.float32], counts: Floats) -> Floats:
-    """The same as ``_clustered`` with every item a cluster of its own, without a row for each."""
+def _item_covariance(group: NDArray[np.uint8], residual: NDArray[np.float32], counts: Floats) -> Floats:
+    """The same as ``_cluster_covariance`` with every item a cluster of its own, without a row for each."""
     n_groups, n_worths = len(counts), residual.shape[1]
-    moves = np.where(np.eye(n_groups, dtype=bool), 1 / counts, -_spilled(counts))  # of item of group g on mean of group a: [a, g]
+    moves = np.where(np.eye(n_groups, dtype=bool), 1 / counts, -_spill_rates(counts))  # [a, g]: of an item of g on the mean of a
     total = np.zeros((n_groups * n_worths,) * 2)
     for place in range(n_groups):
         mine = residual[group == place]
@@ -229,23 +231,17 @@ def _map_noise(items: Items, maps: list[GroupMap], n_groups: int, top_k: int | N
         calibrated = some.calibrated.copy()
         for place, group_map in enumerate(maps):
             if uncertain[place]:
-                calibrated[rows[place]] = _drawn(group_map, knots[place][draw]).at(some.score[rows[place]])
+                calibrated[rows[place]] = replace(group_map, value=knots[place][draw]).at(some.score[rows[place]])
         worth = worths(places_of(start, calibrated), top_k)
         means.append(np.concatenate([worth[mine].mean(axis=0) if len(mine) else np.zeros(worth.shape[1]) for mine in rows]))
     return np.cov(np.array(means), rowvar=False)
-
-
-def _drawn(group_map: GroupMap, value: Floats) -> GroupMap:
-    return GroupMap(
-        group_map.group, group_map.score, value, group_map.factor, group_map.low, group_map.high, 0, 0, step=group_map.step
-    )
 
 
 def _some_queries(items: Items) -> Items:
     """Whole queries from all over the data, up to about MAP_ITEMS items."""
     if len(items) <= MAP_ITEMS:
         return items
-    number = _numbered(items.query)
+    number = _number_queries(items.query)
     step = -(-len(items) // MAP_ITEMS)
     return items.at(np.flatnonzero(number % step == 0))
 
@@ -269,16 +265,11 @@ def _rows(
             row |= dict(zip(names, (estimate, estimate - margin, estimate + margin), strict=True))
             if worth == "rank":
                 row |= {"rank_before": -float(before[place, column]), "rank_after": -float(after[place, column])}
-        exposure = sums.before[:, 2], sums.after[:, 2]
-        row |= {f"exposure_share_{when}": float(part[place] / part.sum()) for when, part in zip(WHEN, exposure, strict=True)}
-        if top_k is not None:
-            top = sums.before[:, 3], sums.after[:, 3]
-            row |= {f"top_share_{when}": float(part[place] / part.sum()) for when, part in zip(WHEN, top, strict=True)}
+        for column, worth in enumerate(shown[2:], start=2):
+            for when, total in (("before", sums.before[:, column]), ("after", sums.after[:, column])):
+                row[f"{worth}_share_{when}"] = float(total[place] / total.sum())
         table.append(row | {"items": int(sums.counts[place])})
     return tuple(table)
-
-
-WHEN = ("before", "after")
 
 
 def _pairs(labels: tuple[Any, ...], change: Floats, variance: Floats, alpha: float) -> tuple[dict[str, Any], ...]:
@@ -305,7 +296,7 @@ def _slot_rows(labels: tuple[Any, ...], slots: Floats) -> tuple[dict[str, Any], 
     """One row for each group and slot: the group's share of it before and after, and how far its items that were there move up."""
     now, then, moved = slots
     with np.errstate(invalid="ignore", divide="ignore"):
-        shares = [part / part.sum(axis=0) for part in (now, then)]
+        shares = [items / items.sum(axis=0) for items in (now, then)]
         mean = moved / now
     return tuple(
         {
@@ -322,7 +313,7 @@ def _slot_rows(labels: tuple[Any, ...], slots: Floats) -> tuple[dict[str, Any], 
 
 
 def _notes(items: Items, labels: tuple[Any, ...], top_k: int | None) -> tuple[str, ...]:
-    sizes = np.bincount(_numbered(items.query))
+    sizes = np.bincount(_number_queries(items.query))
     single = int((sizes == 1).sum())
     who = "queries" if items.user is None else "queries and users"
     notes = [f"{len(items):,} items in {len(sizes):,} queries; limits respect {who} and the calibrator's own uncertainty"]

@@ -73,5 +73,5 @@ def worths(places: Places, top_k: int | None) -> Floats:
 
     Minus the rank; minus the rank as a share of the query's slots; discounted exposure; being among the first k.
     """
-    parts = [-places.rank, -places.rank / places.n_items, places.exposure()]
-    return np.column_stack(parts if top_k is None else [*parts, places.among(top_k)])
+    columns = [-places.rank, -places.rank / places.n_items, places.exposure()]
+    return np.column_stack(columns if top_k is None else [*columns, places.among(top_k)])

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from evenscore.errors import DataError, require_alpha, require_flag, require_gap
+from evenscore.estimation.pairwise import Formulation
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.marginal.boundary import edge_smoothing, few_scores, fit_edge, mean_edge
 from evenscore.marginal.cut import ABOVE, Cut, cut_words, make_cuts, outcomes_rise
 from evenscore.marginal.marginal_result import MIN_EFFECTIVE, GroupMarginal, MarginalPair, MarginalTest
 from evenscore.marginal.other_side import check_other_side
 from evenscore.marginal.pairs import Pairing, Shared, Standing, compare, student
-from evenscore.parity.parity_result import Formulation
 from evenscore.tallies.tally_state import Tally, require_groups, require_tally
 from evenscore.tallies.view import GroupView
 

@@ -102,7 +102,8 @@ def cut_words(cuts: Sequence[Cut], groups: Sequence[Any]) -> str:
 
 def _require_inside(tally: Tally, value: float, positive: str) -> None:
     """A threshold beyond all scores decides nothing; rows with the positive decision only may begin a little further on."""
-    weight = np.sum([part.vectors[0, 0] + part.vectors[0, 5] for part in tally.parts], axis=0)
+    vectors = [group.vectors.under("user") for group in tally.group_tallies]
+    weight = np.sum([sums["W"] + sums["U"] for sums in vectors], axis=0)
     used = np.flatnonzero(weight > 0)
     if len(used) == 0:
         raise DataError("the tally has no rows")
@@ -123,7 +124,7 @@ def _neighbours(lattice: Lattice, value: float) -> str:
 
 def _marginal_value(tally: Tally, first: int, positive: str) -> int:
     """The value nearest to the threshold on the positive side that anybody has."""
-    weight = np.sum([part.vectors[0, 0] for part in tally.parts], axis=0)
+    weight = np.sum([group.vectors.under("user")["W"] for group in tally.group_tallies], axis=0)
     side = np.flatnonzero(weight[first:] > 0) + first if positive == ABOVE else np.flatnonzero(weight[:first] > 0)
     if len(side) == 0:
         return min(first, tally.lattice.n_cells - 1) if positive == ABOVE else max(first - 1, 0)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine, largest, smallest
-from evenscore.parity.parity_result import Formulation, differing, not_shown
-from evenscore.tables import Table, html_table, json_ready, label_text, p_text, printable, text_table
+from evenscore.estimation.pairwise import Formulation, GapPair, GapTest, not_shown
+from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
+from evenscore.tables import html_table, json_ready, label_text, p_text, printable, text_table, values_of
 
 MIN_EFFECTIVE = 20  # effective users at the threshold that a group needs
 BURDEN = (
@@ -38,7 +38,7 @@ class GroupMarginal:
 
 
 @dataclass(frozen=True, slots=True)
-class MarginalPair:
+class MarginalPair(GapPair):
     """Two groups at the threshold, gap = group_a minus group_b; average_gap and p_average compare the infra-marginal averages.
 
     higher: the group that is held to the higher standard, whether or not that is shown.
@@ -61,9 +61,9 @@ class MarginalPair:
     reason: str = ""
 
     @property
-    def name(self) -> str:
-        """Both groups, for people."""
-        return f"{label_text(self.group_a)} and {label_text(self.group_b)}"
+    def max_gap(self) -> float:
+        """The gap at the threshold; there is no other."""
+        return self.gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,13 @@ class OtherSide:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class MarginalTest(Table):
-    """The result of ``es.marginal_test``."""
+class MarginalTest(GapTest[MarginalPair]):
+    """The result of ``es.marginal_test``. A row has a pair's gap at the threshold, and the average_gap of all beyond it."""
+
+    COLUMNS = (
+        *("group_a", "group_b", "p_value", "p_adjusted", "gap", "se", "ci_low", "ci_high", "average_gap", "p_average", "verdict"),
+    )
+    UNSEEN = "a gap"  # at one score it is neither constant nor not
 
     marginals: tuple[GroupMarginal, ...]
     pairs: tuple[MarginalPair, ...]
@@ -107,13 +112,13 @@ class MarginalTest(Table):
         """The threshold; by group when they differ."""
         if len(set(self.thresholds)) == 1:
             return self.thresholds[0]
-        return {one.group: value for one, value in zip(self.marginals, self.thresholds, strict=True)}
+        return {marginal.group: value for marginal, value in zip(self.marginals, self.thresholds, strict=True)}
 
     @property
     def by_group(self) -> dict[Any, dict[str, float]]:
         """The expected outcome at the threshold: group -> estimate, se, ci_low, ci_high, effective_users."""
         names = ("estimate", "se", "ci_low", "ci_high", "effective_users")
-        return {one.group: {name: getattr(one, name) for name in names} for one in self.marginals}
+        return {marginal.group: values_of(marginal, names) for marginal in self.marginals}
 
     @property
     def averages(self) -> dict[Any, dict[str, float]]:
@@ -123,7 +128,7 @@ class MarginalTest(Table):
         differs between groups under one and the same standard, or hides that standards differ.
         """
         names = {"estimate": "average", "se": "average_se", "ci_low": "average_ci_low", "ci_high": "average_ci_high"}
-        return {one.group: {name: getattr(one, field) for name, field in names.items()} for one in self.marginals}
+        return {marginal.group: {name: getattr(marginal, field) for name, field in names.items()} for marginal in self.marginals}
 
     @property
     def null(self) -> str:
@@ -139,48 +144,9 @@ class MarginalTest(Table):
         return f"{'at or above' if self.positive == 'above' else 'below'} {self.where}"
 
     @property
-    def p_value(self) -> float:
-        """The smallest adjusted p-value; nan when no pair could be judged."""
-        return smallest(pair.p_adjusted for pair in self.pairs)
-
-    @property
-    def p_equal(self) -> float:
-        """The smallest p-value of exact equality, not adjusted; with a tolerance it differs from ``p_value``."""
-        return smallest(pair.p_equal for pair in self.pairs)
-
-    @property
-    def max_gap(self) -> float:
-        """The largest gap of all pairs, with its sign (group_a minus group_b)."""
-        return largest((pair.gap for pair in self.pairs if np.isfinite(pair.p_value)), key=abs)
-
-    @property
-    def minimum_detectable_gap(self) -> float:
-        """The gap that the test finds with probability .8 in each pair it could judge."""
-        return largest(pair.minimum_detectable_gap for pair in self.pairs)
-
-    @property
-    def verdict(self) -> str:
-        """ "disparity", "parity" (with a tolerance only) or "inconclusive"."""
-        return combine(pair.verdict for pair in self.pairs)
-
-    @property
-    def reason(self) -> str:
-        """Why the verdict is what it is."""
-        if self.verdict != INCONCLUSIVE:
-            return "; ".join(dict.fromkeys(pair.reason for pair in self.pairs if pair.verdict == self.verdict))
-        unjudged = dict.fromkeys(pair.reason for pair in self.pairs if np.isnan(pair.p_value))
-        judged = [] if np.isnan(self.minimum_detectable_gap) else [unshown(self.minimum_detectable_gap, self.tolerance)]
-        return "; ".join([*judged, *unjudged])
-
-    @property
     def higher_standard(self) -> list[str]:
         """One sentence for each pair with a disparity: which group is held to the higher standard."""
         return [pair.reason for pair in self.pairs if pair.verdict == DISPARITY]
-
-    @property
-    def disagreement(self) -> str:
-        """One sentence when per user and per row come to different verdicts, else empty."""
-        return differing(self.weighting, self.verdict, self.p_value, self.other)
 
     @property
     def misleading(self) -> list[str]:
@@ -190,7 +156,7 @@ class MarginalTest(Table):
         """
         found = []
         for pair in self.pairs:
-            if not (np.isfinite(pair.p_value) and np.isfinite(pair.p_average)):
+            if not (pair.judged and np.isfinite(pair.p_average)):
                 continue
             shown, average_shown = pair.p_equal <= self.alpha, pair.p_average <= self.alpha
             opposite = shown and average_shown and pair.gap * pair.average_gap < 0
@@ -211,49 +177,35 @@ class MarginalTest(Table):
         """One sentence for each group in which the other side of the threshold says something, or cannot."""
         return [f"{label_text(side.group)}: {side.reason}" for side in self.other_side]
 
-    def rows(self) -> list[dict[str, Any]]:
-        """One row a pair: gap at the threshold with its limits, p_value, p_adjusted; average_gap of all beyond it; verdict."""
-        estimates = ("p_value", "p_adjusted", "gap", "se", "ci_low", "ci_high", "average_gap", "p_average")
-        return [{name: getattr(pair, name) for name in ("group_a", "group_b", *estimates, "verdict")} for pair in self.pairs]
-
     def group_rows(self) -> list[dict[str, Any]]:
         """One row a group: the outcome at the threshold, and the average on the positive side."""
         names = ("group", "estimate", "se", "ci_low", "ci_high", "effective_users", "average", "average_ci_low", "average_ci_high")
-        return [{name: getattr(one, name) for name in names} for one in self.marginals]
+        return [values_of(marginal, names) for marginal in self.marginals]
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
-        names = (
-            *("threshold", "at_scores", "positive", "rising", "alpha", "tolerance", "weighting", "degree", "kernel", "bandwidth"),
-            *("adjustment", "null", "p_value", "p_equal", "verdict", "reason", "max_gap", "minimum_detectable_gap"),
-            *("higher_standard", "misleading", "disagreement"),
-        )
-        return {name: json_ready(getattr(self, name)) for name in names} | {
-            "groups": [json_ready(_fields(one)) for one in self.marginals],
-            "pairs": [json_ready(_fields(pair)) for pair in self.pairs],
-            "other_side": [json_ready(_fields(side)) for side in self.other_side],
-        }
+        settings = ("threshold", "at_scores", "positive", "rising", "alpha", "tolerance", "weighting", "degree", "kernel")
+        shown = ("bandwidth", "adjustment", "null", "p_value", "p_equal", "verdict", "reason", "max_gap", "minimum_detectable_gap")
+        remarks = ("higher_standard", "misleading", "disagreement")
+        document = values_of(self, settings + shown + remarks)
+        document["groups"] = [values_of(marginal) for marginal in self.marginals]
+        document["pairs"] = [values_of(pair) for pair in self.pairs]
+        document["other_side"] = [values_of(side) for side in self.other_side]
+        return json_ready(document)
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the outcome at the threshold and the average beyond it, by group (needs matplotlib)."""
-        from evenscore.report.threshold_figures import draw_marginals
-
-        return draw_marginals(self, ax)
-
-    def _title(self) -> str:
-        return f"Marginal test at {self.where}: {self.verdict}, p = {p_text(self.p_value)}"
+    def _heading(self) -> str:
+        return f"Marginal test at {self.where}"
 
     def _notes(self) -> list[str]:
-        notes = [f"null: {self.null}", f"verdict: {self.verdict}, because {self.reason}"]
+        notes = GapTest._notes(self)
         moved = dict.fromkeys(f"{score:g}" for score, t in zip(self.at_scores, self.thresholds, strict=True) if score != t)
         if moved:
             notes.append(f"the marginal people have a score of {', '.join(moved)}, the value nearest to the threshold on that side")
         if self.verdict == DISPARITY:
             notes.append(BURDEN)
-        if len(self.pairs) > 1:
-            notes.append(f"p adjusted for {len(self.pairs)} pairs by {self.adjustment}")
-        notes += [f"{label_text(one.group)}: {one.reason}" for one in self.marginals if one.reason]
-        return [*notes, *self.misleading, *([self.disagreement] if self.disagreement else []), *self._beyond_notes()]
+        notes += self._adjustment_notes()
+        notes += [f"{label_text(marginal.group)}: {marginal.reason}" for marginal in self.marginals if marginal.reason]
+        return [*notes, *self.misleading, *self._disagreement_notes(), *self._beyond_notes()]
 
     def _beyond_notes(self) -> list[str]:
         """Sentences about the other side; one for all when nobody has labels there."""
@@ -269,11 +221,7 @@ class MarginalTest(Table):
         return "\n".join([printable(self._title(), 400), "", *tables, *notes])
 
     def _repr_html_(self) -> str:
-        return Table._repr_html_(self).replace("<table>", f"{html_table(self.group_rows())}<table>", 1)
-
-
-def _fields(part: Any) -> dict[str, Any]:
-    return {name: getattr(part, name) for name in part.__slots__}
+        return GapTest._repr_html_(self).replace("<table>", f"{html_table(self.group_rows())}<table>", 1)
 
 
 def why(verdict: str, numbers: Mapping[str, float], tolerance: float | None, words: tuple[str, str]) -> str:
@@ -287,9 +235,4 @@ def why(verdict: str, numbers: Mapping[str, float], tolerance: float | None, wor
         )
     if verdict == PARITY:
         return f"at the threshold the gap of {words[0]} and {words[1]} is within {tolerance:g}"
-    return unshown(numbers["minimum_detectable_gap"], tolerance)
-
-
-def unshown(detectable: float, tolerance: float | None) -> str:
-    """The reason when no gap is shown; at one score a gap is neither constant nor not."""
-    return not_shown(detectable, tolerance).replace("a constant gap", "a gap")
+    return not_shown(numbers["minimum_detectable_gap"], tolerance, MarginalTest.UNSEEN)

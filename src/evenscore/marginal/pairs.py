@@ -11,11 +11,11 @@ import numpy as np
 from evenscore.estimation.gaps import ROUNDING, welch_df
 from evenscore.estimation.inference import DRAWS, RESOLVED, draw_normal, seeded, welch_t, welch_z
 from evenscore.estimation.multiplicity import holm, single_step
+from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.marginal.boundary import Edge, shared_covariance
 from evenscore.marginal.marginal_result import MarginalPair, why
 from evenscore.parity.joint import FEWEST_DRAWS, MOST_DRAWN
-from evenscore.parity.methods import POWER
 from evenscore.tables import label_text
 from evenscore.tallies.pairs import PairMatrices
 from evenscore.types import Floats, Ints

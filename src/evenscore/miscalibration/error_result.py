@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evenscore.errors import OptionError, listing, shortened
-from evenscore.tables import Table, json_ready, label_text
+from evenscore.tables import Table, json_ready, label_text, values_of
 
 UNITS = {"user": "every user counts the same", "row": "every row counts the same"}
 
@@ -65,59 +65,43 @@ class CalibrationError(Table):
     @property
     def by_group(self) -> dict[Any, ErrorEstimate]:
         """Each group's error."""
-        return {found.group: found for found in self.estimates[:-1]}
+        return {estimate.group: estimate for estimate in self.estimates[:-1]}
 
     def __getitem__(self, group: Any) -> ErrorEstimate:
-        for found in self.estimates:
-            if type(found.group) is type(group) and found.group == group:
-                return found
-        raise OptionError(f"no group {shortened(group)}; there are: {listing(repr(found.group) for found in self.estimates)}")
+        for estimate in self.estimates:
+            if type(estimate.group) is type(group) and estimate.group == group:
+                return estimate
+        raise OptionError(f"no group {shortened(group)}; there are: {listing(repr(known.group) for known in self.estimates)}")
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a group, and one for everybody (group None): estimate with limits, plug_in, debiased, users, flag."""
+        estimated, noise = ("group", "estimate", "ci_low", "ci_high"), ("plug_in", "debiased")
         return [
-            {
-                "group": found.group,
-                "estimate": found.estimate,
-                "ci_low": found.ci_low,
-                "ci_high": found.ci_high,
-                "method": self.method,
-                "plug_in": found.plug_in,
-                "debiased": found.debiased,
-                "users": found.n_users,
-                "flag": found.flag,
-            }
-            for found in self.estimates
+            values_of(estimate, estimated)
+            | {"method": self.method}
+            | values_of(estimate, noise)
+            | {"users": estimate.n_users, "flag": estimate.flag}
+            for estimate in self.estimates
         ]
 
     def differences(self) -> list[dict[str, Any]]:
         """One row for each pair of groups: the error of group_a minus that of group_b, with limits."""
-        return [{name: getattr(pair, name) for name in ErrorDifference.__slots__} for pair in self.pairs]
+        return [values_of(pair) for pair in self.pairs]
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
-        names = ("method", "norm", "weighting", "alpha", "what")
-        rows = [json_ready(row | {"detail": dict(found.detail)}) for row, found in zip(self.rows(), self.estimates, strict=True)]
-        return {name: getattr(self, name) for name in names} | {
-            "rows": rows,
-            "differences": json_ready(self.differences()),
-            "notes": self._notes(),
-        }
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the errors with their limits (needs matplotlib)."""
-        from evenscore.report.impact_figures import draw_calibration_error
-
-        return draw_calibration_error(self, ax)
+        rows = [row | {"detail": dict(found.detail)} for row, found in zip(self.rows(), self.estimates, strict=True)]
+        lists = {"rows": rows, "differences": self.differences(), "notes": self._notes()}
+        return json_ready(values_of(self, ("method", "norm", "weighting", "alpha", "what")) | lists)
 
     def _title(self) -> str:
         return f"Calibration error, method {self.method!r}: {self.what}; {UNITS[self.weighting]}"
 
     def _notes(self) -> list[str]:
         notes = [f"ci: {1 - self.alpha:.0%} limits for the value without end of users; group None (–) is everybody"]
-        for found in self.estimates:
-            name = "everybody" if found.group is None else label_text(found.group)
-            notes += [f"{name}: {text}" for text in (*((found.flag,) if found.flag else ()), *found.notes)]
+        for estimate in self.estimates:
+            name = "everybody" if estimate.group is None else label_text(estimate.group)
+            notes += [f"{name}: {text}" for text in (estimate.flag, *estimate.notes) if text]
         for pair in self.pairs[:10]:
             names = f"{label_text(pair.group_a)} − {label_text(pair.group_b)}"
             notes.append(f"{names}: {pair.debiased:+.4f} ({pair.ci_low:+.4f} to {pair.ci_high:+.4f})")

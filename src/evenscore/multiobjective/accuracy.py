@@ -9,24 +9,25 @@ from typing import Any
 import numpy as np
 
 from evenscore.multiobjective.calibrator import check_weights
-from evenscore.multiobjective.rows import N_FOLDS, JointRows, observe_jointly
-from evenscore.multiobjective.versions import BEFORE, Target, composite_target, row_weights, versions_of
-from evenscore.tables import Table, number_text
+from evenscore.multiobjective.rows import N_FOLDS, ObjectivesSpec
+from evenscore.multiobjective.versions import BEFORE, Objectives, Target, composite_target, read_objectives, row_weights
+from evenscore.tables import Table, number_text, values_of
 from evenscore.types import Array, Floats, Say
 
 
-def squared_errors(rows: JointRows, versions: dict[str, Floats], targets: Sequence[Target]) -> list[dict[str, Any]]:
+def squared_errors(objectives: Objectives, targets: Sequence[Target]) -> list[dict[str, Any]]:
     """The mean squared error of each version and target, each user weighing the same, by group (None: all).
 
     change: from the scores as they were, with its user-robust standard error.
     """
+    rows = objectives.rows
     codes = rows.users_in_groups()
     table = []
     for target in targets:
         weight = row_weights(rows, target.labelled, codes)
-        losses = {name: (target.outcome - scores @ target.weights) ** 2 for name, scores in versions.items()}
-        for place, group in [(None, None), *enumerate(rows.groups)]:
-            own = weight if place is None else weight * (rows.group == place)
+        losses = {name: (target.outcome - scores @ target.weights) ** 2 for name, scores in objectives.versions.items()}
+        in_group = [(None, weight), *((label, weight * (rows.group == code)) for code, label in enumerate(rows.groups))]
+        for group, own in in_group:
             for name, loss in losses.items():
                 change, se = mean_by_user(loss - losses[BEFORE], own, rows.user)
                 mse = float(own @ loss / own.sum())
@@ -68,8 +69,7 @@ class BetterWeights(Table):
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
-        own = {name: getattr(self, name) for name in ("mse", "mse_better", "gain", "gain_se")}
-        return Table.to_dict(self) | own
+        return Table.to_dict(self) | values_of(self, ("mse", "mse_better", "gain", "gain_se"))
 
     def _title(self) -> str:
         gain = f"{number_text(self.gain)} ± {number_text(self.gain_se)}"
@@ -113,16 +113,15 @@ def better_weights(
     BetterWeights
         The weights with their standard errors, and what they would gain in squared error.
     """
-    rows = observe_jointly(
-        data, scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split, say=say
-    )
-    chosen = check_weights(weights, rows.columns.scores, rows.columns.outcomes)
-    versions = list(versions_of(rows, calibrator).values())
-    return weights_for(rows, versions[-1], chosen)
+    spec = ObjectivesSpec(scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split)
+    objectives = read_objectives(data, spec, calibrator, say)
+    columns = objectives.rows.columns
+    return weights_for(objectives, objectives.last, check_weights(weights, columns.scores, columns.outcomes))
 
 
-def weights_for(rows: JointRows, scores: Floats, weights: Floats) -> BetterWeights:
+def weights_for(objectives: Objectives, version: str, weights: Floats) -> BetterWeights:
     """Least squares, with errors on users left out by fold."""
+    rows, scores = objectives.rows, objectives.versions[version]
     target = composite_target(rows, weights)
     weight = row_weights(rows, target.labelled)
     fold = rows.fold[rows.user]

@@ -30,14 +30,14 @@ def apply_files_jointly(
     say: Say | None = None,
 ) -> JointApplied:
     """Write the files' rows to one file, with a column ``name_SCORE`` for each score and, with weights, ``name_blend``."""
-    names, parts = list(scores) or list(calibrator.scores), list(group) or list(calibrator.columns.group)
-    for given, known, role in ((names, calibrator.scores, "scores"), (parts, calibrator.columns.group, "columns of the group")):
+    names, groups = list(scores) or list(calibrator.scores), list(group) or list(calibrator.columns.group)
+    for given, known, role in ((names, calibrator.scores, "scores"), (groups, calibrator.columns.group, "columns of the group")):
         if len(given) != len(known):
             raise OptionError(f"the calibrator has {len(known)} {role}, {listing(known)}; {len(given)} are named")
     blend = None if weights is None else check_weights(weights, calibrator.scores, calibrator.outcomes)
     refuse_overwriting(data, out)
-    found = read_files(data, {"score": names, "group": parts}, say)
-    labels = [found[part] for part in parts]
+    found = read_files(data, {"score": names, "group": groups}, say)
+    labels = [found[column] for column in groups]
     held = {own: found[given] for own, given in zip(calibrator.scores, names, strict=True)}
     applied = calibrator.apply(held, labels[0] if len(labels) == 1 else labels, on_unknown=on_unknown, nulls=nulls)
     columns = {f"{name}_{score}": np.ascontiguousarray(applied.scores[:, k]) for k, score in enumerate(names)}

@@ -8,44 +8,54 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.errors import require_alpha, require_gap
-from evenscore.estimation.multiplicity import holm
-from evenscore.estimation.verdict import DISPARITY, combine, smallest
+from evenscore.estimation.verdict import DISPARITY, VerdictTable, combine, smallest
 from evenscore.multiobjective.accuracy import BetterWeights, squared_errors, weights_for
+from evenscore.multiobjective.blends import Blend, ParityOptions, judge_blends
 from evenscore.multiobjective.calibrator import check_weights
 from evenscore.multiobjective.lemma import LemmaTest, lemma_test
-from evenscore.multiobjective.rows import JointRows, observe_jointly
-from evenscore.multiobjective.sweep import adjusted_verdict
-from evenscore.multiobjective.versions import COMPOSITE, composite_target, single_targets, tally_of, versions_of
-from evenscore.parity import parity_test
+from evenscore.multiobjective.rows import JointRows, ObjectivesSpec
+from evenscore.multiobjective.versions import BEFORE, COMPOSITE, composite_target, read_objectives, single_targets
 from evenscore.parity.parity_result import ParityTest
-from evenscore.tables import Table, json_ready, number_text, p_text
+from evenscore.tables import json_ready, number_text, p_text, values_of
 from evenscore.types import Say
 
 
 @dataclass(frozen=True, slots=True)
 class VersionAudit:
-    """One version of the scores: the parity test of each objective and of the blend, adjusted together; and the lemma's test."""
+    """One version of the scores: each objective and the blend, adjusted together; and the lemma's test."""
 
     version: str
-    tests: Mapping[str, ParityTest]
-    p_adjusted: Mapping[str, float]
-    verdicts: Mapping[str, str]
+    blends: tuple[Blend, ...]
     lemma: LemmaTest
+
+    @property
+    def tests(self) -> dict[str, ParityTest]:
+        """The parity tests, by outcome, and of the blend."""
+        return {blend.target: blend.test for blend in self.blends}
+
+    @property
+    def p_adjusted(self) -> dict[str, float]:
+        """The adjusted p-values of these tests."""
+        return {blend.target: blend.p_adjusted for blend in self.blends}
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """The verdicts of these tests, each among all of them."""
+        return {blend.target: blend.verdict for blend in self.blends}
 
     @property
     def verdict(self) -> str:
         """Any disparity makes the whole one; parity needs all."""
-        return combine(self.verdicts.values())
+        return combine(blend.verdict for blend in self.blends)
 
     @property
     def p_value(self) -> float:
         """The smallest adjusted p-value of the parity tests."""
-        return smallest(self.p_adjusted.values())
+        return smallest(blend.p_adjusted for blend in self.blends)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ObjectivesAudit(Table):
+class ObjectivesAudit(VerdictTable):
     """The result of ``es.audit_objectives``.
 
     versions: "before", and the calibrators. weights: of the blend. mse: squared errors by target, group and version.
@@ -72,89 +82,66 @@ class ObjectivesAudit(Table):
     @property
     def tests(self) -> dict[str, ParityTest]:
         """The parity tests of the last version, by outcome, and of the blend."""
-        return dict(self.last.tests)
+        return self.last.tests
+
+    def _judgements(self) -> tuple[Blend, ...]:
+        return self.last.blends
 
     @property
     def null(self) -> str:
         """What is tested, in words."""
-        return f"for each objective and for their blend, {self.last.tests[COMPOSITE].null}"
-
-    @property
-    def p_value(self) -> float:
-        """The smallest adjusted p-value of the last version."""
-        return self.last.p_value
-
-    @property
-    def verdict(self) -> str:
-        """The verdict of the last version."""
-        return self.last.verdict
+        return f"for each objective and for their blend, {self.tests[COMPOSITE].null}"
 
     @property
     def reason(self) -> str:
         """Why the verdict is what it is."""
-        last = self.last
-        failing = [name for name, verdict in last.verdicts.items() if verdict == DISPARITY]
+        failing = [blend.target for blend in self.last.blends if blend.verdict == DISPARITY]
         if failing:
-            return f"a gap is shown for {', '.join(failing)} ({last.version})"
-        return "; ".join(dict.fromkeys(f"{name}: {test.reason}" for name, test in last.tests.items()))
+            return f"a gap is shown for {', '.join(failing)} ({self.last.version})"
+        return "; ".join(dict.fromkeys(f"{blend.target}: {blend.test.reason}" for blend in self.last.blends))
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each version and target: the parity test and the squared error of all groups together."""
         errors = {(row["version"], row["target"]): row["mse"] for row in self.mse if row["group"] is None}
         return [
             {
-                "version": each.version,
-                "target": name,
-                "p_value": test.p_value,
-                "p_adjusted": each.p_adjusted[name],
-                "max_gap": test.max_gap,
-                "mse": errors[each.version, name],
-                "verdict": each.verdicts[name],
+                "version": blend.version,
+                "target": blend.target,
+                "p_value": blend.test.p_value,
+                "p_adjusted": blend.p_adjusted,
+                "max_gap": blend.test.max_gap,
+                "mse": errors[blend.version, blend.target],
+                "verdict": blend.verdict,
             }
-            for each in self.versions
-            for name, test in each.tests.items()
+            for audited in self.versions
+            for blend in audited.blends
         ]
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
-        names = (
-            "outcomes",
-            "weights",
-            "n_rows",
-            "labelled",
-            "dropped",
-            "alpha",
-            "tolerance",
-            "null",
-            "p_value",
-            "verdict",
-            "reason",
-        )
-        return {name: json_ready(getattr(self, name)) for name in names} | {
-            "rows": json_ready(self.rows()),
-            "squared_errors": json_ready(list(self.mse)),
-            "better_weights": self.better.to_dict(),
-            "versions": [
-                {
-                    "version": each.version,
-                    "verdict": each.verdict,
-                    "given_all_scores": each.lemma.to_dict(),
-                    "tests": {name: test.to_dict() for name, test in each.tests.items()},
-                }
-                for each in self.versions
-            ],
-        }
+        asked = ("outcomes", "weights", "n_rows", "labelled", "dropped", "alpha", "tolerance")
+        document = values_of(self, (*asked, "null", "p_value", "verdict", "reason"))
+        document |= {"rows": self.rows(), "squared_errors": self.mse, "better_weights": self.better.to_dict()}
+        document["versions"] = [
+            {
+                "version": audited.version,
+                "verdict": audited.verdict,
+                "given_all_scores": audited.lemma.to_dict(),
+                "tests": {name: test.to_dict() for name, test in audited.tests.items()},
+            }
+            for audited in self.versions
+        ]
+        return json_ready(document)
 
-    def _title(self) -> str:
-        return f"Audit of {len(self.outcomes)} objectives ({self.last.version}): {self.verdict}, p = {p_text(self.p_value)}"
+    def _heading(self) -> str:
+        return f"Audit of {len(self.outcomes)} objectives ({self.last.version})"
 
     def _notes(self) -> list[str]:
         blend = " + ".join(f"{weight:g} {name}" for weight, name in zip(self.weights, self.outcomes, strict=True))
-        notes = [f"blend: {blend}", f"null: {self.null}", f"verdict: {self.verdict}, because {self.reason}"]
-        notes += [
-            f"given all scores ({each.version}): {each.lemma.verdict}, p = {p_text(each.lemma.p_value)}, {each.lemma.reason}"
-            for each in self.versions
-        ]
+        notes = [f"blend: {blend}", *VerdictTable._notes(self)]
+        for audited in self.versions:
+            lemma = audited.lemma
+            notes.append(f"given all scores ({audited.version}): {lemma.verdict}, p = {p_text(lemma.p_value)}, {lemma.reason}")
         better = ", ".join(number_text(value) for value in self.better.better.tolist())
         gain = f"{number_text(self.better.gain)} ± {number_text(self.better.gain_se)}"
         notes.append(f"weights that predict the blended outcome best before calibration: {better}; they gain {gain} squared error")
@@ -205,29 +192,23 @@ def audit_objectives(
     ObjectivesAudit
         A verdict for each score and for the blend, with squared errors, the lemma's condition and better weights.
     """
-    require_alpha(alpha)
-    require_gap("tolerance", tolerance)
-    rows = observe_jointly(
-        data, scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split, say=say
-    )
-    k = rows.n_objectives
-    chosen = check_weights(np.ones(k) if weights is None else weights, rows.columns.scores, rows.columns.outcomes)
-    versions = versions_of(rows, calibrators)
+    options = ParityOptions(alpha, tolerance, method, seed)
+    spec = ObjectivesSpec(scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split)
+    objectives = read_objectives(data, spec, calibrators, say)
+    rows = objectives.rows
+    chosen = check_weights(np.ones(rows.n_objectives) if weights is None else weights, rows.columns.scores, rows.columns.outcomes)
     targets = [*single_targets(rows), composite_target(rows, chosen)]
-    options: dict[str, Any] = {"alpha": alpha, "tolerance": tolerance, "method": method, "seed": seed}
     audits = []
-    for version, values in versions.items():
-        tests = {target.name: parity_test(tally_of(rows, values, target), both=False, **options) for target in targets}
-        adjusted = dict(zip(tests, holm(np.array([test.p_value for test in tests.values()])).tolist(), strict=True))
-        verdicts = {name: adjusted_verdict(test, adjusted[name], alpha) for name, test in tests.items()}
-        audits.append(VersionAudit(version, tests, adjusted, verdicts, lemma_test(rows, values, version, alpha, seed)))
+    for version in objectives.versions:
+        blends = judge_blends(objectives, version, targets, options)
+        audits.append(VersionAudit(version, blends, lemma_test(objectives, version, alpha, seed)))
     return ObjectivesAudit(
         versions=tuple(audits),
         outcomes=rows.columns.outcomes,
         weights=tuple(chosen.tolist()),
-        mse=tuple(squared_errors(rows, versions, targets)),
-        better=weights_for(rows, versions["before"], chosen),
-        labelled=_labelled(rows),
+        mse=tuple(squared_errors(objectives, targets)),
+        better=weights_for(objectives, BEFORE, chosen),
+        labelled=_count_labels(rows),
         n_rows=rows.n_rows,
         alpha=alpha,
         tolerance=tolerance,
@@ -236,7 +217,7 @@ def audit_objectives(
     )
 
 
-def _labelled(rows: JointRows) -> dict[str, int]:
+def _count_labels(rows: JointRows) -> dict[str, int]:
     return {
         name: rows.n_rows if known is None else int(known.sum())
         for name, known in zip(rows.columns.outcomes, rows.labelled, strict=True)

@@ -82,7 +82,7 @@ def shape_of(axes: Sequence[Axis]) -> tuple[int, ...]:
 def node_positions(axes: Sequence[Axis]) -> Floats:
     """Where all nodes lie, (n_nodes, K), the last axis running fastest."""
     mesh = np.meshgrid(*(axis.nodes for axis in axes), indexing="ij")
-    return np.stack([part.ravel() for part in mesh], axis=1)
+    return np.stack([positions.ravel() for positions in mesh], axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +109,13 @@ class Corners:
 
 def corners(axes: Sequence[Axis], positions: Sequence[Floats]) -> Corners:
     """The corners of positions, one array (n,) an axis."""
-    parts = [axis.fraction(position) for axis, position in zip(axes, positions, strict=True)]
-    n, k = len(parts[0][0]), len(axes)
+    steps = [axis.fraction(position) for axis, position in zip(axes, positions, strict=True)]
+    n, k = len(positions[0]), len(axes)
     node, share = np.empty((2**k, n), dtype=np.int32), np.empty((2**k, n))
     strides = np.cumprod([1, *shape_of(axes)[:0:-1]])[::-1]
-    base = sum(below * stride for (below, _), stride in zip(parts, strides, strict=True))
-    for place, corner in enumerate(itertools.product((0, 1), repeat=k)):
+    base = sum(below * stride for (below, _), stride in zip(steps, strides, strict=True))
+    for number, corner in enumerate(itertools.product((0, 1), repeat=k)):
         offset = sum(up * int(stride) for up, stride, axis in zip(corner, strides, axes, strict=True) if len(axis.nodes) > 1)
-        node[place] = base + offset
-        share[place] = np.prod([part if up else 1 - part for up, (_, part) in zip(corner, parts, strict=True)], axis=0)
+        node[number] = base + offset
+        share[number] = np.prod([above if up else 1 - above for up, (_, above) in zip(corner, steps, strict=True)], axis=0)
     return Corners(node, share)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,17 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.calibration.calibrator import NULLS, OFTEN, ON_UNKNOWN, Calibrator, Counted
-from evenscore.calibration.matching import Matched, match_groups, refuse_unknown
+from evenscore.calibration.calibrator import OFTEN, Calibrator, Counted, counts_by_group
+from evenscore.calibration.matching import Matched, match_groups, require_treatment
 from evenscore.data.coding import CHUNK
 from evenscore.data.columns import Column, common_length, find_column, nulls_in, number_array, numbers_in, open_table
-from evenscore.errors import DataError, EvenscoreWarning, OptionError, listing, require_option, shortened
+from evenscore.errors import DataError, OptionError, listing, shortened
 from evenscore.multiobjective.axes import Axis
 from evenscore.multiobjective.maps import GroupMaps, ReadyMaps
 from evenscore.multiobjective.rows import JointColumns
 from evenscore.saving import as_path
 from evenscore.tables import Table, label_text
-from evenscore.types import Array, Floats, Ints, Mask
+from evenscore.types import Array, Floats, Mask
+
+COUNTS = ("rows", "outside", "far", "null_scores")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -44,16 +45,14 @@ class JointApplied(Counted):
         """Whether somebody should be told: unknown groups, missing scores, or more than 1 % of rows outside the range or far."""
         return bool(self.n_unknown or self.n_null or max(self.n_outside, self.n_far) > OFTEN * self.n_rows)
 
-    def notes(self) -> list[str]:
-        """What was unusual, in words."""
-        treated = {"pooled": "got the maps of everybody", "keep": "kept their scores", "error": ""}[self.on_unknown]
-        found = (
+    def _unusual(self) -> list[tuple[int, str]]:
+        treated = "got the maps of everybody" if self.on_unknown == "pooled" else "kept their scores"
+        return [
             (self.n_outside, "rows have a score outside the range seen in training: held constant"),
             (self.n_far, "rows have scores that together nobody in training came near: they have the value of the nearest"),
             (self.n_unknown, f"rows of unknown or missing groups {treated}"),
             (self.n_null, "rows lack a score and have none afterwards"),
-        )
-        return [f"{n:,} {what}" for n, what in found if n]
+        ]
 
     def _title(self) -> str:
         return f"{self.scores.shape[0]:,} rows with {self.scores.shape[1]} jointly calibrated scores"
@@ -116,25 +115,21 @@ class JointCalibrator(Table):
         constant; ``apply`` gives the counts.
         """
         applied = self.apply(data, groups, on_unknown=on_unknown, nulls=nulls)
-        if applied.notable:
-            warnings.warn("; ".join(applied.notes()), EvenscoreWarning, stacklevel=2)
+        applied._warn()
         return applied.scores
 
     def apply(self, data: Any, groups: Any = None, on_unknown: str = "error", nulls: str = "error") -> JointApplied:
         """Calibrated scores together with the counts of what was unusual."""
-        require_option("on_unknown", on_unknown, ON_UNKNOWN)
-        require_option("nulls", nulls, NULLS)
+        require_treatment(on_unknown, nulls)
         scores, labels = self._columns(data, groups)
         if self.single is not None:
             return _from_single(self.single, scores[0].values, labels, on_unknown, nulls)
         if len(scores[0]) == 0:
-            none = np.zeros((len(self.maps) + 1, 4), int)
-            return JointApplied(_counts(self.groups, none), on_unknown, np.zeros((0, len(scores))))
+            none = np.zeros((len(self.maps) + 1, len(COUNTS)), dtype=np.int64)
+            return JointApplied(counts_by_group(self.groups, COUNTS, none), on_unknown, np.zeros((0, len(scores))))
         missing = _missing(scores, nulls)
         values = [numbers_in(column, known=None if missing is None else ~missing) for column in scores]
-        matched = match_groups(labels, self.groups, len(values[0]))
-        if on_unknown == "error":
-            refuse_unknown(matched, self.groups)
+        matched = match_groups(labels, self.groups, len(values[0]), on_unknown)
         return self.map_rows(values, matched, missing, on_unknown)
 
     def _columns(self, data: Any, groups: Any) -> tuple[list[Column], Any]:
@@ -158,35 +153,23 @@ class JointCalibrator(Table):
         if isinstance(groups, str):
             groups = find_column(table, groups, "group").values
         elif isinstance(groups, list) and groups and table is not None and len(groups) == len(self.columns.group) > 1:
-            groups = [find_column(table, part, "group").values if isinstance(part, str) else part for part in groups]
+            groups = [find_column(table, given, "group").values if isinstance(given, str) else given for given in groups]
         return scores, groups
 
     def map_rows(self, scores: Sequence[Array], matched: Matched, missing: Any = None, on_unknown: str = "error") -> JointApplied:
         """Calibrated scores of rows whose groups are found already, in cache-sized steps."""
         found = np.empty((len(matched.places), len(scores)))
-        ready = [ReadyMaps.of(each, self.axes) for each in self.maps]
-        assert self.pooled is not None
-        everybody = ReadyMaps.of(self.pooled, self.axes) if on_unknown == "pooled" else None
-        each: list[ReadyMaps | None] = [*ready, everybody]
-        counts = np.zeros((len(each), 4), dtype=np.int64)  # rows, outside, far, missing; the last line is for unknown groups
-        for start in range(0, len(found), CHUNK // 2):
-            chunk = slice(start, start + CHUNK // 2)
-            places = np.maximum(matched.places[chunk], -1)
-            occurring = np.flatnonzero(np.bincount(places + 1, minlength=len(each))) - 1
-            for place in occurring.tolist():
-                rows = slice(None) if len(occurring) == 1 else np.flatnonzero(places == place)
-                mine = [values[chunk][rows] for values in scores]
-                maps = each[place]
-                outside = far = 0
-                if maps is None:
-                    found[chunk][rows] = np.stack(mine, axis=1)
-                else:
-                    found[chunk][rows], outside, far = maps.at(mine)
-                absent = 0 if missing is None else int(missing[chunk][rows].sum())
-                counts[place] += (len(mine[0]), outside, far, absent)
+        unknown = self.pooled if on_unknown == "pooled" else None  # at place -1
+        maps_by_place = [None if maps is None else ReadyMaps.of(maps, self.axes) for maps in (*self.maps, unknown)]
+        counts = np.zeros((len(maps_by_place), len(COUNTS)), dtype=np.int64)
+        for chunk, place, rows in matched.chunks(CHUNK // 2):
+            mine, maps = [values[chunk][rows] for values in scores], maps_by_place[place]
+            found[chunk][rows], outside, far = (np.stack(mine, axis=1), 0, 0) if maps is None else maps.at(mine)
+            n_missing = 0 if missing is None else int(missing[chunk][rows].sum())
+            counts[place] += (len(mine[0]), outside, far, n_missing)
         if missing is not None:
             found[missing] = np.nan
-        return JointApplied(_counts(self.groups, counts), on_unknown, found)
+        return JointApplied(counts_by_group(self.groups, COUNTS, counts), on_unknown, found)
 
     def composite(self, weights: Any) -> Composite:
         """The blended score sum_k w_k E(Y_k | ...) for any weights: a list in the order of the scores, or a dict by outcome."""
@@ -194,16 +177,16 @@ class JointCalibrator(Table):
 
     def save(self, path: str | Path) -> None:
         """Write the calibrator as JSON, whole or not at all."""
-        from evenscore.multiobjective.storage import save_joint
+        from evenscore.multiobjective.storage import FILE
 
-        save_joint(self, as_path(path))
+        FILE.save(self, as_path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> JointCalibrator:
         """Read a calibrator that ``save`` wrote."""
-        from evenscore.multiobjective.storage import load_joint
+        from evenscore.multiobjective.storage import FILE
 
-        return load_joint(as_path(path))
+        return FILE.load(as_path(path))
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each group and objective: users and rows with a label, the method and its squared error on users left out."""
@@ -228,9 +211,9 @@ class JointCalibrator(Table):
 
     def to_dict(self) -> dict[str, Any]:
         """The whole calibrator in JSON-ready values, as ``save`` writes it."""
-        from evenscore.multiobjective.storage import as_document
+        from evenscore.multiobjective.storage import FILE
 
-        return as_document(self)
+        return FILE.document(self)
 
     def _title(self) -> str:
         pairs = ", ".join(f"{score} for {outcome}" for score, outcome in zip(self.scores, self.outcomes, strict=True))
@@ -277,27 +260,11 @@ def _missing(scores: list[Column], nulls: str) -> Mask | None:
     return np.logical_or.reduce([mask for _, mask in masks]) if masks else None
 
 
-def _counts(groups: tuple[Any, ...], counts: Ints) -> tuple[dict[str, Any], ...]:
-    names = ("rows", "outside", "far", "null_scores")
-    labels = [*((group, True) for group in groups), (None, False)]
-    found = [
-        {"group": group, "known": known} | dict(zip(names, line.tolist(), strict=True))
-        for (group, known), line in zip(labels, counts, strict=True)
-    ]
-    return tuple(count for count in found if count["known"] or count["rows"])
-
-
 def _from_single(single: Calibrator, scores: Any, labels: Any, on_unknown: str, nulls: str) -> JointApplied:
     applied = single.apply(scores, labels, on_unknown=on_unknown, nulls=nulls)
     counts = tuple(
-        {
-            "group": count["group"],
-            "known": count["known"],
-            "rows": count["rows"],
-            "outside": count["below"] + count["above"],
-            "far": 0,
-            "null_scores": count["null_scores"],
-        }
+        {name: count[name] for name in ("group", "known", "rows")}
+        | {"outside": count["below"] + count["above"], "far": 0, "null_scores": count["null_scores"]}
         for count in applied.counts
     )
     return JointApplied(counts, on_unknown, applied.scores[:, None])

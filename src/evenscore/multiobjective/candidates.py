@@ -10,7 +10,7 @@ import numpy as np
 
 from evenscore.multiobjective.axes import Axis, Corners, corners, node_positions, shape_of
 from evenscore.multiobjective.points import Points
-from evenscore.multiobjective.product_kernel import Moments, held, local_fit, moments, near, rule_of_thumb
+from evenscore.multiobjective.product_kernel import Moments, fill_from_nearest, local_fit, moments, near, rule_of_thumb
 from evenscore.multiobjective.regression import Regression, fit_regression
 from evenscore.multiobjective.rows import N_FOLDS
 from evenscore.types import Floats, Ints, Mask
@@ -81,14 +81,14 @@ def regress(points: Points, k: int, *, logistic: bool, squares: bool) -> Regress
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class KernelTarget:
     """An objective to smooth: its outcomes, or with a guide their residuals from it."""
 
     k: int
     guide: Regressed | None = None
 
 
-class Smoothing:
+class KernelGrid:
     """The grid of one group: binned sums, and kernel fits from them."""
 
     def __init__(self, points: Points, axes: Sequence[Axis], degree: int, binary: tuple[bool, ...]) -> None:
@@ -97,19 +97,19 @@ class Smoothing:
         self.n_nodes = int(np.prod(self.shape))
         self.nodes = node_positions(axes)
         self.around = corners(axes, list(points.x.T))
-        self.w, self.y = self._binned()
+        self.w, self.y = self._bin()
         self.used = np.flatnonzero(self.w.sum(axis=(0, 1)) > 0)
 
-    def _binned(self) -> tuple[Floats, Floats]:
+    def _bin(self) -> tuple[Floats, Floats]:
         """Weight and outcome at the nodes, by objective and fold, each (K, n_folds, n_nodes)."""
         points, k = self.points, self.points.w.shape[1]
         w, y = np.zeros((k, N_FOLDS, self.n_nodes)), np.zeros((k, N_FOLDS, self.n_nodes))
         for fold in range(N_FOLDS):
-            mine, part = self._of_fold(fold)
+            mine, nodes = self._of_fold(fold)
             for objective in range(k):
                 known = objective > 0 and points.alike
-                w[objective, fold] = w[0, fold] if known else part.bin(points.w[mine, objective], self.n_nodes)
-                y[objective, fold] = part.bin(points.y[mine, objective], self.n_nodes)
+                w[objective, fold] = w[0, fold] if known else nodes.bin(points.w[mine, objective], self.n_nodes)
+                y[objective, fold] = nodes.bin(points.y[mine, objective], self.n_nodes)
         return w, y
 
     def _of_fold(self, fold: int) -> tuple[Ints, Corners]:
@@ -120,7 +120,7 @@ class Smoothing:
         """The rule of thumb for objective k."""
         return rule_of_thumb(self.points.spread(k), float(self.points.n_users[k]))
 
-    def search(self, targets: Sequence[Target], bandwidths: Sequence[Floats]) -> list[Candidate]:
+    def search(self, targets: Sequence[KernelTarget], bandwidths: Sequence[Floats]) -> list[Candidate]:
         """The best bandwidth of each target, fitted on all users; the targets must have the same labelled rows.
 
         Widest first, until none of them has gained for two steps: the risk falls, and then rises.
@@ -152,15 +152,15 @@ class Smoothing:
         fitted, grid = np.empty(len(self.points.x)), np.zeros(self.n_nodes)
         for fold, fit in enumerate(fits):
             grid[self.used] = fit
-            mine, part = self._of_fold(fold)
-            fitted[mine] = part.read(grid)
+            mine, nodes = self._of_fold(fold)
+            fitted[mine] = nodes.read(grid)
         return fitted
 
-    def _without_folds(self, targets: Sequence[Target], guesses: Sequence[Floats | None], bandwidth: Floats) -> Floats:
+    def _without_folds(self, targets: Sequence[KernelTarget], guesses: Sequence[Floats | None], bandwidth: Floats) -> Floats:
         """The fits of the targets at the nodes in use without each fold, (n_targets, n_folds, n_used)."""
         weight = moments(self.w[targets[0].k], self.axes, bandwidth, 2 * self.degree)
         outcome = {target.k: moments(self.y[target.k], self.axes, bandwidth, self.degree) for target in targets}
-        expected = [self._expected(target.k, guess, bandwidth) for target, guess in zip(targets, guesses, strict=True)]
+        expected = [self._guide_moments(target.k, guess, bandwidth) for target, guess in zip(targets, guesses, strict=True)]
         fits = np.empty((len(targets), N_FOLDS, len(self.used)))
         among = np.zeros(self.n_nodes, dtype=bool)
         among[self.used] = True
@@ -169,32 +169,32 @@ class Smoothing:
                 outcome[target.k].without(fold) if guess is None else outcome[target.k].without(fold).minus(guess, fold)
                 for target, guess in zip(targets, expected, strict=True)
             ]
-            solved = self._solved(weight.without(fold), right, among)[self.used]
+            solved = self._solve(weight.without(fold), right, among)[self.used]
             for place, (target, guess) in enumerate(zip(targets, guesses, strict=True)):
                 base = 0.0 if guess is None else guess[fold, self.used]
                 fits[place, fold] = in_range(base + solved[:, place], self.binary[target.k])
         return fits
 
-    def _guesses(self, target: Target) -> Floats | None:
+    def _guesses(self, target: KernelTarget) -> Floats | None:
         """What the guide without each fold expects at the nodes, (n_folds, n_nodes)."""
-        return None if target.guide is None else np.stack([part.at(self.nodes) for part in target.guide.folds])
+        return None if target.guide is None else np.stack([fold.at(self.nodes) for fold in target.guide.folds])
 
-    def _expected(self, k: int, guess: Floats | None, bandwidth: Floats) -> Moments | None:
+    def _guide_moments(self, k: int, guess: Floats | None, bandwidth: Floats) -> Moments | None:
         """Kernel sums of what the guide without each fold expects of the other folds."""
         return None if guess is None else moments((self.w[k].sum(axis=0) - self.w[k]) * guess, self.axes, bandwidth, self.degree)
 
-    def fit(self, target: Target, bandwidth: Floats) -> Candidate:
+    def fit(self, target: KernelTarget, bandwidth: Floats) -> Candidate:
         """The fit on all users at every node; with a guide, residuals from it are smoothed and added to it."""
         k, guide = target.k, target.guide
         total, outcome = self.w[k].sum(axis=0), self.y[k].sum(axis=0)
         base = np.zeros(self.n_nodes) if guide is None else guide.whole.at(self.nodes)
         left = moments(total[None], self.axes, bandwidth, 2 * self.degree).total()
         right = moments((outcome - total * base)[None], self.axes, bandwidth, self.degree).total()
-        grid = in_range(base + self._solved(left, [right])[:, 0], self.binary[k])
+        grid = in_range(base + self._solve(left, [right])[:, 0], self.binary[k])
         name = "kernel" if guide is None else "guided"
         return Candidate(name, np.nan, None if guide is None else guide.whole, grid, near(left), bandwidth)
 
-    def _solved(self, left: Moments, right: Sequence[Moments], among: Mask | None = None) -> Floats:
+    def _solve(self, left: Moments, right: Sequence[Moments], among: Mask | None = None) -> Floats:
         """Local fits at all nodes, (n_nodes, n_targets): where nobody is near, the value of the nearest node with users."""
         known = near(left)
         if among is not None and (known & among).any():
@@ -202,4 +202,4 @@ class Smoothing:
         at = np.flatnonzero(known)
         values = np.zeros((self.n_nodes, len(right)))
         values[at] = local_fit(left, right, self.degree, at)
-        return held(values, known, self.shape)
+        return fill_from_nearest(values, known, self.shape)

@@ -12,13 +12,13 @@ from evenscore.errors import require_alpha
 from evenscore.estimation.gaps import MIN_EFFECTIVE
 from evenscore.estimation.inference import DRAWS, correlation, quadratic_tail, seeded, sup_tail, welch_z
 from evenscore.estimation.multiplicity import holm
-from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, combine, smallest
+from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, Judgement, VerdictTable
 from evenscore.multiobjective.axes import Axis, make_axes
 from evenscore.multiobjective.product_kernel import rule_of_thumb
-from evenscore.multiobjective.rows import JointRows, observe_jointly
-from evenscore.multiobjective.versions import row_weights, versions_of
+from evenscore.multiobjective.rows import ObjectivesSpec
+from evenscore.multiobjective.versions import Objectives, read_objectives, row_weights
 from evenscore.parity.methods import COMPONENTS, Component, Evidence, draw_statistics, p_value
-from evenscore.tables import Table, json_ready, label_text, number_text, p_text
+from evenscore.tables import json_ready, label_text, number_text, values_of
 from evenscore.tallies.axis import backward
 from evenscore.types import Array, Floats, Ints, Say
 
@@ -29,15 +29,15 @@ STEP = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class LemmaPart:
+class LemmaCase(Judgement):
     """One group and objective.
 
     places: (n_places, K) scores looked at; gap: (n_places,) the mean of Y_k - S_k near each, se: its standard error, z: in
     standard errors as a normal quantile, effective: users it rests on.
     """
 
-    group: Any
-    outcome: str
+    group: Any = None
+    outcome: str = ""
     p_value: float = np.nan
     p_adjusted: float = np.nan
     verdict: str = INCONCLUSIVE
@@ -55,14 +55,22 @@ class LemmaPart:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class LemmaTest(Table):
-    """The result of ``es.joint_calibration_test``: one part for each group and objective."""
+class LemmaTest(VerdictTable):
+    """The result of ``es.joint_calibration_test``: one case for each group and objective."""
 
-    parts: tuple[LemmaPart, ...]
+    cases: tuple[LemmaCase, ...]
     scores: tuple[str, ...]
     alpha: float
     version: str
     frame_kind: str | None = None
+
+    @property
+    def parts(self) -> tuple[LemmaCase, ...]:
+        """The cases, as 0.1.0 called them."""
+        return self.cases
+
+    def _judgements(self) -> tuple[LemmaCase, ...]:
+        return self.cases
 
     @property
     def null(self) -> str:
@@ -70,46 +78,33 @@ class LemmaTest(Table):
         return "in every group, people with the same scores (all of them) have each score as their expected outcome"
 
     @property
-    def p_value(self) -> float:
-        """The smallest adjusted p-value; nan when nothing could be judged."""
-        return smallest(part.p_adjusted for part in self.parts)
-
-    @property
-    def verdict(self) -> str:
-        """ "disparity" when the condition is shown to fail in some group, else "inconclusive"."""
-        return combine(part.verdict for part in self.parts)
-
-    @property
     def reason(self) -> str:
         """Why the verdict is what it is."""
-        failing = [f"{part.outcome} in {label_text(part.group)}" for part in self.parts if part.verdict == DISPARITY]
+        failing = [f"{case.outcome} in {label_text(case.group)}" for case in self.cases if case.verdict == DISPARITY]
         if failing:
             return "given all scores, the expected outcome is not the score: " + ", ".join(failing)
-        unjudged = dict.fromkeys(part.reason for part in self.parts if not np.isfinite(part.p_value))
+        unjudged = dict.fromkeys(case.reason for case in self.cases if not np.isfinite(case.p_value))
         return "; ".join(["no deviation is shown", *unjudged])
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each group and objective; max_gap: the deviation that is largest in standard errors, at those scores."""
         table = []
-        for part in self.parts:
-            worst = part.worst
-            row = {"group": part.group, "outcome": part.outcome, "p_value": part.p_value, "p_adjusted": part.p_adjusted}
-            row["max_gap"] = np.nan if worst is None or part.gap is None else float(part.gap[worst])
-            at = np.full(len(self.scores), np.nan) if worst is None or part.places is None else part.places[worst]
+        for case in self.cases:
+            worst = case.worst
+            row = values_of(case, ("group", "outcome", "p_value", "p_adjusted"))
+            row["max_gap"] = np.nan if worst is None or case.gap is None else float(case.gap[worst])
+            at = np.full(len(self.scores), np.nan) if worst is None or case.places is None else case.places[worst]
             row |= {f"at_{name}": float(value) for name, value in zip(self.scores, at, strict=True)}
-            table.append(row | {"verdict": part.verdict})
+            table.append(row | {"verdict": case.verdict})
         return table
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
         names = ("null", "version", "alpha", "p_value", "verdict", "reason")
-        return {name: json_ready(getattr(self, name)) for name in names} | {"rows": json_ready(self.rows())}
+        return json_ready(values_of(self, names) | {"rows": self.rows()})
 
-    def _title(self) -> str:
-        return f"Calibration given all scores ({self.version}): {self.verdict}, p = {p_text(self.p_value)}"
-
-    def _notes(self) -> list[str]:
-        return [f"null: {self.null}", f"verdict: {self.verdict}, because {self.reason}"]
+    def _heading(self) -> str:
+        return f"Calibration given all scores ({self.version})"
 
 
 def joint_calibration_test(
@@ -146,70 +141,81 @@ def joint_calibration_test(
     Returns
     -------
     LemmaTest
-        A verdict, and one part for each group and objective.
+        A verdict, and one case for each group and objective.
     """
     require_alpha(alpha)
-    rows = observe_jointly(
-        data, scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split, say=say
-    )
-    name, values = list(versions_of(rows, calibrator).items())[-1]
-    return lemma_test(rows, values, name, alpha, seed)
+    spec = ObjectivesSpec(scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split)
+    objectives = read_objectives(data, spec, calibrator, say)
+    return lemma_test(objectives, objectives.last, alpha, seed)
 
 
-def lemma_test(rows: JointRows, scores: Floats, version: str, alpha: float, seed: int) -> LemmaTest:
+@dataclass(frozen=True, slots=True)
+class _Residuals:
+    """Rows: positions of the scores, x (n, K); weight, residual Y_k - S_k and user, (n,)."""
+
+    x: Floats
+    weight: Floats
+    residual: Floats
+    user: Array
+
+    def take(self, chosen: Ints) -> _Residuals:
+        """Some of the rows."""
+        return _Residuals(self.x[chosen], self.weight[chosen], self.residual[chosen], self.user[chosen])
+
+
+def lemma_test(objectives: Objectives, version: str, alpha: float, seed: int) -> LemmaTest:
     """The test for one version of the scores."""
+    rows, scores = objectives.rows, objectives.versions[version]
     axes = make_axes(list(scores.T), rows.columns.scores, "auto", 2)
     x = np.stack([axis.position(scores[:, k]) for k, axis in enumerate(axes)], axis=1)
     codes = rows.users_in_groups()
-    parts = []
+    cases = []
     for k, outcome in enumerate(rows.columns.outcomes):
         weight = row_weights(rows, rows.labelled[k], codes)
-        residual = rows.outcomes[k].astype(np.float64) - scores[:, k]
-        for place, label in enumerate(rows.groups):
-            mine = np.flatnonzero((rows.group == place) & (weight > 0))
-            rng = seeded(seed, k, place)
-            part = _one(x[mine], weight[mine], residual[mine], rows.user[mine], axes, rng)
-            parts.append(replace(part, group=label, outcome=outcome))
-    adjusted = holm(np.array([part.p_value for part in parts]))
+        residuals = _Residuals(x, weight, rows.outcomes[k].astype(np.float64) - scores[:, k], rows.user)
+        for group, label in enumerate(rows.groups):
+            mine = np.flatnonzero((rows.group == group) & (weight > 0))
+            case = _test_case(residuals.take(mine), axes, seeded(seed, k, group))
+            cases.append(replace(case, group=label, outcome=outcome))
+    adjusted = holm(np.array([case.p_value for case in cases])).tolist()
     judged = [
-        replace(part, p_adjusted=float(p), verdict=DISPARITY if p <= alpha else INCONCLUSIVE, reason=part.reason or _found(part))
-        for part, p in zip(parts, adjusted, strict=True)
+        replace(case, p_adjusted=p, verdict=DISPARITY if p <= alpha else INCONCLUSIVE, reason=case.reason or _deviation_text(case))
+        for case, p in zip(cases, adjusted, strict=True)
     ]
     return LemmaTest(tuple(judged), rows.columns.scores, alpha, version, rows.frame)
 
 
-def _found(part: LemmaPart) -> str:
-    worst = part.worst
-    if worst is None or part.gap is None:
+def _deviation_text(case: LemmaCase) -> str:
+    worst = case.worst
+    if worst is None or case.gap is None:
         return ""
-    return f"the outcome is {number_text(float(part.gap[worst]))} away from the score where it is farthest in standard errors"
+    return f"the outcome is {number_text(float(case.gap[worst]))} away from the score where it is farthest in standard errors"
 
 
-def _one(x: Floats, weight: Floats, residual: Floats, user: Array, axes: tuple[Axis, ...], rng: np.random.Generator) -> LemmaPart:
+def _test_case(rows: _Residuals, axes: tuple[Axis, ...], rng: np.random.Generator) -> LemmaCase:
     """One group and objective."""
-    n_users = len(np.unique(user))
+    n_users = len(np.unique(rows.user))
     if n_users < MIN_EFFECTIVE:
-        return LemmaPart(None, "", reason=f"a group has only {n_users} users with an outcome, fewer than {MIN_EFFECTIVE}")
+        return LemmaCase(reason=f"a group has only {n_users} users with an outcome, fewer than {MIN_EFFECTIVE}")
+    x, weight = rows.x, rows.weight
     deviation = np.sqrt(np.maximum(weight @ (x - weight @ x / weight.sum()) ** 2 / weight.sum(), 0.0))
     bandwidth = np.where(deviation > 0, rule_of_thumb(deviation, n_users), 1.0)
     places = _places(x, weight, deviation, rng)
-    total, mass, squares, covariance = _sums(x, weight, residual, user, places, bandwidth)
+    total, mass, squares, covariance = _sums(rows, places, bandwidth)
     effective = mass**2 / squares
     variance = np.diag(covariance)
     keep = (effective >= MIN_EFFECTIVE) & (variance > 0)
     if not keep.any():
         if (variance == 0).all():  # outcomes that are the score itself, in every row
-            return LemmaPart(None, "", p_value=1.0, reason="every outcome near is the score itself")
-        return LemmaPart(None, "", reason=f"nowhere are {MIN_EFFECTIVE} effective users near the same scores")
+            return LemmaCase(p_value=1.0, reason="every outcome near is the score itself")
+        return LemmaCase(reason=f"nowhere are {MIN_EFFECTIVE} effective users near the same scores")
     factor = effective[keep] / (effective[keep] - 1)
     se = np.sqrt(variance[keep]) * factor
     z = welch_z(total[keep] / se, effective[keep] - 1)
     evidence = _evidence(z, correlation(covariance[np.ix_(keep, keep)]))
     _, statistics = draw_statistics(evidence, rng, DRAWS)
     scores = np.stack([backward(places[keep, k], axis.scale) for k, axis in enumerate(axes)], axis=1)
-    return LemmaPart(
-        None,
-        "",
+    return LemmaCase(
         p_value=p_value(evidence, statistics).value,
         places=scores,
         gap=total[keep] / mass[keep],
@@ -227,22 +233,21 @@ def _places(x: Floats, weight: Floats, deviation: Floats, rng: np.random.Generat
     centres = sample[rng.choice(len(sample), min(PLACES, len(sample)), replace=False)]
     for _ in range(ROUNDS):  # Lloyd's k-means
         owner = ((sample[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
-        centres = np.stack([sample[owner == place].mean(axis=0) for place in np.unique(owner)])
+        centres = np.stack([sample[owner == centre].mean(axis=0) for centre in np.unique(owner)])
     return centres * scale
 
 
-def _sums(
-    x: Floats, weight: Floats, residual: Floats, user: Array, places: Floats, bandwidth: Floats
-) -> tuple[Floats, Floats, Floats, Floats]:
+def _sums(rows: _Residuals, places: Floats, bandwidth: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """Near each place: the sum of w K r, of w K, of the users' squared sums of w K, and the covariance of the first over users."""
     n = len(places)
     total, mass, squares, covariance = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros((n, n))
-    for chosen, starts in _whole_users(user):
-        kernel = np.repeat(weight[chosen][:, None], n, axis=1)
-        for k in range(x.shape[1]):
-            kernel *= np.exp(-0.5 * ((x[chosen, k][:, None] - places[:, k]) / bandwidth[k]) ** 2)
+    for chosen, starts in _whole_users(rows.user):
+        step = rows.take(chosen)
+        kernel = np.repeat(step.weight[:, None], n, axis=1)
+        for k in range(places.shape[1]):
+            kernel *= np.exp(-0.5 * ((step.x[:, k][:, None] - places[:, k]) / bandwidth[k]) ** 2)
         own_mass = np.add.reduceat(kernel, starts)
-        own = np.add.reduceat(kernel * residual[chosen][:, None], starts)
+        own = np.add.reduceat(kernel * step.residual[:, None], starts)
         total += own.sum(axis=0)
         mass += own_mass.sum(axis=0)
         squares += (own_mass**2).sum(axis=0)

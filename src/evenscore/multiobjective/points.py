@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evenscore.multiobjective.axes import Axis
 from evenscore.multiobjective.rows import N_FOLDS, JointRows
-from evenscore.types import Array, Floats, Ints
+from evenscore.types import Floats, Ints
 
 MANY_ROWS = 300_000  # of a group, beyond which rows are gathered into cells
 CELLS = {1: 4096, 2: 160, 3: 48, 4: 20}  # cells an axis by the number of scores
@@ -47,36 +47,30 @@ class Points:
         return bool((self.w == self.w[:, :1]).all())
 
 
-def join(parts: Sequence[Points]) -> Points:
+def join(groups: Sequence[Points]) -> Points:
     """Several groups as one."""
-    return Points(
-        np.concatenate([part.x for part in parts]),
-        np.concatenate([part.w for part in parts]),
-        np.concatenate([part.y for part in parts]),
-        np.concatenate([part.fold for part in parts]),
-        np.sum([part.y2 for part in parts], axis=0),
-        np.min([part.low for part in parts], axis=0),
-        np.max([part.high for part in parts], axis=0),
-        np.sum([part.n_users for part in parts], axis=0),
-        np.sum([part.n_rows for part in parts], axis=0),
-    )
+    columns = {name: [getattr(points, name) for points in groups] for name in Points.__slots__}
+    side_by_side = {name: np.concatenate(columns[name]) for name in ("x", "w", "y", "fold")}
+    added = {name: np.sum(columns[name], axis=0) for name in ("y2", "n_users", "n_rows")}
+    return Points(**side_by_side, **added, low=np.min(columns["low"], axis=0), high=np.max(columns["high"], axis=0))
 
 
 def points_of_groups(rows: JointRows, axes: Sequence[Axis], weighting: str, centre: Floats) -> list[Points]:
     """The points of each group, in order; outcomes are deviations from a centre, (K,), so that offsets do no harm."""
     codes = rows.users_in_groups()
     same = all(known is None for known in rows.labelled)
-    counts = [rows.labels_per_user(k, codes) for k in range(1 if same else rows.n_objectives)]
+    counts = [rows.labels_per_user(known, codes) for known in (rows.labelled[:1] if same else rows.labelled)]
     del codes
     counts = counts * rows.n_objectives if same else counts
-    return [_points(rows, axes, weighting, place, counts, centre) for place in range(len(rows.groups))]
+    n_groups = len(rows.groups)
+    return [_points(rows, axes, group, [n[group::n_groups] for n in counts], weighting, centre) for group in range(n_groups)]
 
 
-def _points(rows: JointRows, axes: Sequence[Axis], weighting: str, group: int, counts: list[Ints], centre: Floats) -> Points:
+def _points(rows: JointRows, axes: Sequence[Axis], group: int, labels: list[Ints], weighting: str, centre: Floats) -> Points:
+    """The points of one group; labels: for each objective the labelled rows of each user in the group, (n_codes,)."""
     mine = np.flatnonzero(rows.group == group)
     if len(mine) < len(rows.group) // 2 or len(mine) > MANY_ROWS:
         mine = mine.astype(np.int32 if len(rows.group) < 2**31 else np.int64)
-    n_groups = len(rows.groups)
     gathered = len(mine) > MANY_ROWS and rows.n_objectives in CELLS
     sums = _Gathered(axes) if gathered else _Kept()
     y2 = np.zeros(rows.n_objectives)
@@ -89,26 +83,19 @@ def _points(rows: JointRows, axes: Sequence[Axis], weighting: str, group: int, c
         w, y = np.empty_like(x), np.empty_like(x)
         for k in range(rows.n_objectives):
             outcome = rows.outcomes[k][chosen].astype(np.float64) - centre[k]
-            w[:, k] = _weights(rows, k, chosen, user, counts[k], weighting, group, n_groups)
+            w[:, k] = _weights(rows, k, chosen, labels[k][user] if weighting == "user" else None)
             y[:, k] = w[:, k] * outcome
             y2[k] += y[:, k] @ outcome
         sums.add(x, w, y, rows.fold[user])
-    n_labels = [count[group::n_groups] for count in counts]
-    return Points(
-        *sums.result(),
-        y2,
-        low,
-        high,
-        np.array([(count > 0).sum() for count in n_labels]),
-        np.array([count.sum() for count in n_labels]),
-    )
+    x, w, y, fold = sums.result()
+    n_users, n_rows = np.array([(n > 0).sum() for n in labels]), np.array([n.sum() for n in labels])
+    return Points(x=x, w=w, y=y, fold=fold, y2=y2, low=low, high=high, n_users=n_users, n_rows=n_rows)
 
 
-def _weights(rows: JointRows, k: int, chosen: Ints, user: Array, count: Ints, weighting: str, group: int, n_groups: int) -> Floats:
+def _weights(rows: JointRows, k: int, chosen: Ints, labels: Ints | None) -> Floats:
     """v / n_m of labelled rows with n_m the user's labelled rows in the group, or v alone when rows weigh the same; else 0."""
     weight = np.ones(len(chosen)) if rows.weight is None else rows.weight[chosen].astype(np.float64)
-    if weighting == "user":
-        labels = count[user.astype(np.int64) * n_groups + group]
+    if labels is not None:
         weight /= np.maximum(labels, 1)
     known = rows.labelled[k]
     return weight if known is None else weight * known[chosen]
@@ -118,13 +105,13 @@ class _Kept:
     """Every row is a point."""
 
     def __init__(self) -> None:
-        self.parts: list[tuple[Floats, Floats, Floats, NDArray[np.int8]]] = []
+        self.steps: list[tuple[Floats, Floats, Floats, NDArray[np.int8]]] = []
 
     def add(self, x: Floats, w: Floats, y: Floats, fold: NDArray[np.int8]) -> None:
-        self.parts.append((x, w, y, fold))
+        self.steps.append((x, w, y, fold))
 
     def result(self) -> tuple[Floats, Floats, Floats, NDArray[np.int8]]:
-        x, w, y, fold = (np.concatenate(arrays) for arrays in zip(*self.parts, strict=True))
+        x, w, y, fold = (np.concatenate(arrays) for arrays in zip(*self.steps, strict=True))
         return x, w, y, fold
 
 

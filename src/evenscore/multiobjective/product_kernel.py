@@ -95,7 +95,7 @@ def near(weight: Moments) -> Mask:
     return level >= min(NEAR, float(level.max()))
 
 
-def held(values: Floats, known: Mask, shape: tuple[int, ...]) -> Floats:
+def fill_from_nearest(values: Floats, known: Mask, shape: tuple[int, ...]) -> Floats:
     """Values (n_nodes, m) with each node that is not known given the value of the nearest that is."""
     if known.all():
         return values

@@ -70,14 +70,14 @@ def _newton(terms: Floats, w: Floats, y: Floats, penalty: Floats, start: Floats 
     beta = np.zeros(terms.shape[1]) if start is None else start.copy()
     if start is None:
         beta[0] = np.log(level / (1 - level))
-    value = _penalised(terms, w, y, penalty, beta)
+    value = _penalised_loss(terms, w, y, penalty, beta)
     for _ in range(STEPS):
         p = backward(terms @ beta, "logit")
         gradient = terms.T @ (y - w * p) - penalty * beta
         curvature = terms.T @ (terms * (w * p * (1 - p))[:, None]) + np.diag(penalty + 1e-9 * (total + 1))
         step = np.linalg.solve(curvature, gradient)
         for _ in range(30):  # halve a step that overshoots
-            new = _penalised(terms, w, y, penalty, beta + step)
+            new = _penalised_loss(terms, w, y, penalty, beta + step)
             if new <= value + 1e-12 * abs(value):
                 break
             step /= 2
@@ -87,6 +87,6 @@ def _newton(terms: Floats, w: Floats, y: Floats, penalty: Floats, start: Floats 
     return beta
 
 
-def _penalised(terms: Floats, w: Floats, y: Floats, penalty: Floats, beta: Floats) -> float:
+def _penalised_loss(terms: Floats, w: Floats, y: Floats, penalty: Floats, beta: Floats) -> float:
     linear = terms @ beta
     return float(w @ np.logaddexp(0, linear) - y @ linear + 0.5 * penalty @ beta**2)

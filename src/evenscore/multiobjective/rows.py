@@ -23,6 +23,28 @@ N_FOLDS = 5
 SPARSE = 50_000_000  # a table of (user, group) larger than this, and ids are renumbered first
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectivesSpec:
+    """What is asked of the data: K scores, the outcome of each, and the other columns; checked when it is made."""
+
+    scores: Sequence[Any]
+    outcomes: Sequence[Any]
+    group: Any
+    user: Any
+    weight: Any = None
+    nulls: str = "unlabelled"
+    split: str | None = None
+
+    def __post_init__(self) -> None:
+        require_option("nulls", self.nulls, NULLS)
+        _require_pairs(self.scores, self.outcomes)
+
+    @property
+    def n_objectives(self) -> int:
+        """The number K of scores and of outcomes."""
+        return len(self.scores)
+
+
 @dataclass(frozen=True, slots=True)
 class JointColumns:
     """What each column is called."""
@@ -88,34 +110,20 @@ class JointRows:
         codes: Codes = self.user.astype(np.int32 if small else np.int64)
         return np.asarray(codes * len(self.groups) + self.group, dtype=codes.dtype)
 
-    def labels_per_user(self, k: int, codes: Codes) -> Ints:
-        """The number n_m of labelled rows of objective k for each user within each group."""
-        known = self.labelled[k]
-        return np.bincount(codes if known is None else codes[known], minlength=len(self.fold) * len(self.groups))
+    def labels_per_user(self, labelled: Mask | None, codes: Codes) -> Ints:
+        """The number n_m of labelled rows for each user within each group, by the codes of ``users_in_groups``."""
+        return np.bincount(codes if labelled is None else codes[labelled], minlength=len(self.fold) * len(self.groups))
 
 
-def observe_jointly(
-    data: Any,
-    *,
-    scores: Sequence[Any],
-    outcomes: Sequence[Any],
-    group: Any,
-    user: Any,
-    weight: Any = None,
-    nulls: str = "unlabelled",
-    split: str | None = None,
-    say: Say | None = None,
-) -> JointRows:
+def observe_jointly(data: Any, spec: ObjectivesSpec, say: Say | None = None) -> JointRows:
     """Check and code the columns of any data that ``es.tally`` takes."""
-    require_option("nulls", nulls, NULLS)
-    score_names, outcome_names = require_pairs(scores, outcomes)
-    roles = {"score": score_names, "outcome": outcome_names, "group": group, "user": user, "weight": weight}
-    table, kind = open_table(collect(data, roles, say))
-    score_columns, outcome_columns = find_each(table, score_names, "score"), find_each(table, outcome_names, "outcome")
-    others = group_columns(table, group)
-    others += [find_column(table, value, role) for role, value in (("user", user), ("weight", weight)) if value is not None]
+    roles = {"score": list(spec.scores), "outcome": list(spec.outcomes), "group": spec.group, "user": spec.user}
+    table, kind = open_table(collect(data, roles | {"weight": spec.weight}, say))
+    score_columns, outcome_columns = _find_each(table, spec.scores, "score"), _find_each(table, spec.outcomes, "outcome")
+    others = group_columns(table, spec.group)
+    others += [find_column(table, name, role) for role, name in (("user", spec.user), ("weight", spec.weight)) if name is not None]
     common_length(table, [*score_columns, *outcome_columns, *others])
-    kept, labelled, dropped = _without_nulls([*score_columns, *others], outcome_columns, nulls)
+    kept, labelled, dropped = _without_nulls([*score_columns, *others], outcome_columns, spec.nulls)
     if kept is not None:
         score_columns, outcome_columns, others = (
             [column.take(kept) for column in columns] for columns in (score_columns, outcome_columns, others)
@@ -124,34 +132,34 @@ def observe_jointly(
     for column, known in zip(outcome_columns, labelled, strict=True):
         if known is not None and not known.any():
             raise DataError(f"{column} is null in all {len(column):,} rows: nothing is labelled")
-    found = {column.role: column for column in others}
-    parts = [column for column in others if column.role == "group"]
-    values = [_varying(column) for column in score_columns]
-    known_outcomes = [numbers_in(column, known=known) for column, known in zip(outcome_columns, labelled, strict=True)]
-    codes, labels = groups_of(parts)
-    users = users_of(found["user"]) if "user" in found else independent_users(len(values[0]))
-    users, fold = _coded_users(users, len(labels))
+    grouping = [column for column in others if column.role == "group"]
+    user, weight = (next((column for column in others if column.role == role), None) for role in ("user", "weight"))
+    scores = [_varying_numbers(column) for column in score_columns]
+    outcomes = [numbers_in(column, known=known) for column, known in zip(outcome_columns, labelled, strict=True)]
+    group, groups = groups_of(grouping)
+    users, fold = _code_users(independent_users(len(group)) if user is None else users_of(user), len(groups))
     rows = JointRows(
-        scores=tuple(values),
-        outcomes=tuple(known_outcomes),
+        scores=tuple(scores),
+        outcomes=tuple(outcomes),
         labelled=tuple(labelled),
-        binary=tuple(is_binary(y, known) for y, known in zip(known_outcomes, labelled, strict=True)),
-        group=codes,
-        groups=labels,
+        binary=tuple(is_binary(y, known) for y, known in zip(outcomes, labelled, strict=True)),
+        group=group,
+        groups=groups,
         users=users,
         fold=fold,
         columns=JointColumns(
-            tuple(column.name for column in score_columns),
-            tuple(column.name for column in outcome_columns),
-            tuple(part.name for part in parts),
-            *(found[role].name if role in found else None for role in ("user", "weight")),
+            scores=tuple(column.name for column in score_columns),
+            outcomes=tuple(column.name for column in outcome_columns),
+            group=tuple(column.name for column in grouping),
+            user=None if user is None else user.name,
+            weight=None if weight is None else weight.name,
         ),
-        weight=weights_of(found["weight"]) if "weight" in found else None,
+        weight=None if weight is None else weights_of(weight),
         dropped=dropped,
         frame=kind,
     )
-    if split is not None:
-        rows = _only_users(rows, Split.parse(split))
+    if spec.split is not None:
+        rows = _only_users(rows, Split.parse(spec.split))
     _require_labels(rows)
     return rows
 
@@ -176,7 +184,7 @@ def _only_users(rows: JointRows, split: Split) -> JointRows:
     )
 
 
-def require_pairs(scores: Any, outcomes: Any) -> tuple[list[Any], list[Any]]:
+def _require_pairs(scores: Any, outcomes: Any) -> None:
     """As many scores as outcomes, each score once."""
     for name, value in (("scores", scores), ("outcomes", outcomes)):
         if isinstance(value, str) or not isinstance(value, Sequence):
@@ -190,15 +198,14 @@ def require_pairs(scores: Any, outcomes: Any) -> tuple[list[Any], list[Any]]:
     named = [name for name in scores if isinstance(name, str)]
     if twice := [name for name in dict.fromkeys(named) if named.count(name) > 1]:
         raise OptionError(f"the score {listing(map(repr, twice))} is named more than once")
-    return list(scores), list(outcomes)
 
 
-def find_each(table: Any, values: Sequence[Any], role: str) -> list[Column]:
-    """A column for each name or array; arrays are called after their role and place."""
+def _find_each(table: Any, values: Sequence[Any], role: str) -> list[Column]:
+    """A column for each name or array; arrays are called after their role and number."""
     columns = [find_column(table, value, role) for value in values]
     return [
-        column if isinstance(value, str) else Column(f"{role} {place}", role, column.values)
-        for place, (column, value) in enumerate(zip(columns, values, strict=True), start=1)
+        column if isinstance(value, str) else Column(f"{role} {number}", role, column.values)
+        for number, (column, value) in enumerate(zip(columns, values, strict=True), start=1)
     ]
 
 
@@ -227,14 +234,14 @@ def _without_nulls(
     return kept, labelled, {name: int(mask.sum()) for name, mask in missing.items()}
 
 
-def _varying(column: Column) -> Array:
+def _varying_numbers(column: Column) -> Array:
     values = numbers_in(column)
     if values.min() == values.max():
         raise DataError(f"{column} is {values[0]} in all {len(values):,} rows; a constant score says nothing: leave it out")
     return values
 
 
-def _coded_users(users: Users, n_groups: int) -> tuple[Users, NDArray[np.int8]]:
+def _code_users(users: Users, n_groups: int) -> tuple[Users, NDArray[np.int8]]:
     """Users with codes from 0, and the fold of each code."""
     if users.span * n_groups > SPARSE or users.span > 2 * len(users.codes) + 1000:
         users = users.compact()

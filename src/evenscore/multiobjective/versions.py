@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from evenscore.calibration.calibrator import Calibrator
-from evenscore.calibration.matching import match_groups, refuse_unknown
+from evenscore.calibration.matching import match_groups
 from evenscore.data.observations import Columns, Observations
 from evenscore.data.splits import Split
 from evenscore.errors import DataError, OptionError, listing, shortened
 from evenscore.multiobjective.calibrator import JointCalibrator
-from evenscore.multiobjective.rows import JointRows
+from evenscore.multiobjective.rows import JointRows, ObjectivesSpec, observe_jointly
 from evenscore.tallies.counting import count
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
-from evenscore.types import Array, Floats, Mask
+from evenscore.types import Array, Floats, Mask, Say
 
 BEFORE = "before"
 COMPOSITE = "composite"
@@ -35,16 +35,30 @@ class Target:
     binary: bool
 
 
-def versions_of(rows: JointRows, calibrators: Any) -> dict[str, Floats]:
-    """The scores as they are ("before") and by each calibrator, each (n_rows, K)."""
-    found = {BEFORE: np.stack([score.astype(np.float64) for score in rows.scores], axis=1)}
-    for name, calibrator in named_calibrators(calibrators).items():
+@dataclass(frozen=True, slots=True)
+class Objectives:
+    """Rows of several objectives and the versions of their scores, (n_rows, K) each: as they are ("before"), by each calibrator."""
+
+    rows: JointRows
+    versions: dict[str, Floats]
+
+    @property
+    def last(self) -> str:
+        """The version that would be used: calibrated when there is a calibrator."""
+        return list(self.versions)[-1]
+
+
+def read_objectives(data: Any, spec: ObjectivesSpec, calibrators: Any, say: Say | None = None) -> Objectives:
+    """Observe the rows and calibrate their scores; refuses calibrators that were fitted on these users."""
+    rows = observe_jointly(data, spec, say)
+    versions = {BEFORE: np.stack([score.astype(np.float64) for score in rows.scores], axis=1)}
+    for name, calibrator in _name_calibrators(calibrators).items():
         _require_other_users(rows, name, calibrator)
-        found[name] = _calibrated(rows, found[BEFORE], calibrator)
-    return found
+        versions[name] = _calibrate(rows, versions[BEFORE], calibrator)
+    return Objectives(rows, versions)
 
 
-def named_calibrators(calibrators: Any) -> dict[str, Any]:
+def _name_calibrators(calibrators: Any) -> dict[str, Any]:
     """Calibrators by name, from one, a list of one for each score, or a dict of such."""
     if calibrators is None:
         return {}
@@ -69,14 +83,14 @@ def _require_other_users(rows: JointRows, name: str, calibrator: Any) -> None:
         )
 
 
-def _calibrated(rows: JointRows, scores: Floats, calibrator: Any) -> Floats:
+def _calibrate(rows: JointRows, scores: Floats, calibrator: Any) -> Floats:
     if isinstance(calibrator, JointCalibrator):
         if len(calibrator.scores) != rows.n_objectives:
             raise OptionError(f"the calibrator has {len(calibrator.scores)} scores, the data {rows.n_objectives}")
         if calibrator.single is not None:
             return _one_by_one(rows, scores, [calibrator.single])
-        return calibrator.map_rows(list(scores.T), _matched(rows, calibrator.groups)).scores
-    if not isinstance(calibrator, Sequence) or not all(isinstance(each, Calibrator) for each in calibrator):
+        return calibrator.map_rows(list(scores.T), _match_rows(rows, calibrator.groups)).scores
+    if not isinstance(calibrator, Sequence) or not all(isinstance(single, Calibrator) for single in calibrator):
         raise OptionError(
             f"a calibrator must be what es.calibrate_jointly makes, or a list of one es.calibrate makes for each score, not a "
             f"{type(calibrator).__name__}"
@@ -86,32 +100,30 @@ def _calibrated(rows: JointRows, scores: Floats, calibrator: Any) -> Floats:
     return _one_by_one(rows, scores, calibrator)
 
 
-def _matched(rows: JointRows, known: Sequence[Any]) -> Any:
+def _match_rows(rows: JointRows, known: Sequence[Any]) -> Any:
     """The place of each row's group among those the calibrator knows."""
     labels = np.empty(len(rows.groups), dtype=object)
     labels[:] = rows.groups
     found = match_groups(list(rows.groups) if isinstance(rows.groups[0], tuple) else labels, known, len(labels))
-    refuse_unknown(found, known)
     return type(found)(found.places[rows.group], found.strangers)
 
 
 def _one_by_one(rows: JointRows, scores: Floats, calibrators: Sequence[Calibrator]) -> Floats:
-    found = np.empty_like(scores)
+    calibrated = np.empty_like(scores)
     for k, calibrator in enumerate(calibrators):
-        places = _matched(rows, calibrator.groups).places
-        for place, each in enumerate(calibrator.maps):
-            mine = np.flatnonzero(places == place)
-            found[mine, k] = each.at(scores[mine, k])
-    return found
+        group = _match_rows(rows, calibrator.groups).places
+        for number, own_map in enumerate(calibrator.maps):
+            mine = np.flatnonzero(group == number)
+            calibrated[mine, k] = own_map.at(scores[mine, k])
+    return calibrated
 
 
 def single_targets(rows: JointRows) -> list[Target]:
     """Each outcome by itself."""
+    units = np.eye(rows.n_objectives)
     return [
-        Target(
-            rows.columns.outcomes[k], np.eye(rows.n_objectives)[k], rows.outcomes[k].astype(np.float64), rows.labelled[k], binary
-        )
-        for k, binary in enumerate(rows.binary)
+        Target(name, units[k], rows.outcomes[k].astype(np.float64), rows.labelled[k], rows.binary[k])
+        for k, name in enumerate(rows.columns.outcomes)
     ]
 
 
@@ -120,7 +132,7 @@ def composite_target(rows: JointRows, weights: Floats) -> Target:
     counting = np.flatnonzero(weights)
     if len(counting) == 1 and weights[counting[0]] == 1:
         alone = single_targets(rows)[int(counting[0])]
-        return Target(COMPOSITE, weights, alone.outcome, alone.labelled, alone.binary)
+        return replace(alone, name=COMPOSITE, weights=weights)
     outcome = np.zeros(rows.n_rows)
     for k in counting:
         outcome += weights[k] * rows.outcomes[k]
@@ -155,9 +167,7 @@ def tally_of(rows: JointRows, scores: Floats, target: Target) -> Tally:
 def row_weights(rows: JointRows, labelled: Mask | None, codes: Array | None = None) -> Floats:
     """v / n_m for labelled rows, n_m the user's labelled rows in the group, else 0; (n_rows,)."""
     codes = rows.users_in_groups() if codes is None else codes
-    size = len(rows.fold) * len(rows.groups)
-    counts = np.bincount(codes if labelled is None else codes[labelled], minlength=size)
-    weight = 1.0 / np.maximum(counts[codes], 1)
+    weight = 1.0 / np.maximum(rows.labels_per_user(labelled, codes)[codes], 1)
     if rows.weight is not None:
         weight *= rows.weight
     return weight if labelled is None else weight * labelled

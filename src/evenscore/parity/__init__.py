@@ -37,6 +37,7 @@ from evenscore.estimation.inference import (
     welch_z,
 )
 from evenscore.estimation.multiplicity import holm
+from evenscore.estimation.pairwise import Formulation
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity.joint import JointDraws
 from evenscore.parity.judgement import few_users, find_regions, judge, means_only, too_coarse_words, why_not
@@ -54,7 +55,7 @@ from evenscore.parity.methods import (
     gather,
     p_value,
 )
-from evenscore.parity.parity_result import Formulation, PairTest, ParityTest
+from evenscore.parity.parity_result import PairTest, ParityTest
 from evenscore.tallies.tally_state import Tally, require_groups, require_tally
 from evenscore.types import Floats, Progress
 

@@ -9,9 +9,10 @@ import numpy as np
 from evenscore.estimation.bandwidth import narrow_words
 from evenscore.estimation.comparison import Comparison
 from evenscore.estimation.gaps import MIN_EFFECTIVE, Process, enough_users
+from evenscore.estimation.pairwise import not_shown
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
-from evenscore.parity.parity_result import PairTest, Region, not_shown
+from evenscore.parity.parity_result import PairTest, Region
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats

@@ -11,6 +11,7 @@ from evenscore.estimation.comparison import Comparison
 from evenscore.estimation.gaps import Null, Process, cumulative, judgeable, multiscale
 from evenscore.estimation.inference import RESOLVED, PValue, correlation, draw_normal, empirical_p, quadratic_tail, sup_tail
 from evenscore.estimation.multiplicity import benjamini_hochberg, bonferroni, draw_ranks, holm
+from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.types import Floats
 
@@ -26,7 +27,6 @@ COMPONENTS = {
 }
 METHODS = (*COMPONENTS, *CORRECTIONS)
 AUTO = "combined"
-POWER = 0.8
 POWER_DRAWS = 1000
 
 

@@ -9,15 +9,10 @@ import numpy as np
 
 from evenscore.estimation.gaps import MIN_EFFECTIVE
 from evenscore.estimation.inference import DRAWS, RESOLVED
-from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine, largest, smallest
-from evenscore.parity.methods import POWER
-from evenscore.tables import Table, json_ready, label_text, p_text
+from evenscore.estimation.pairwise import Formulation, GapPair, GapTest
+from evenscore.estimation.verdict import INCONCLUSIVE, PARITY
+from evenscore.tables import json_ready, values_of
 from evenscore.types import Floats
-
-WHAT_IT_ANSWERS = {
-    "user": "each user counts once: does the score mean the same for a person of either group",
-    "row": "each row counts once, so users with many rows count more: does it mean the same for a decision",
-}
 
 
 def _none() -> Floats:
@@ -43,7 +38,7 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
-class PairTest:
+class PairTest(GapPair):
     """The comparison of two groups, gap = group_a minus group_b.
 
     score, gap, se, band_low, band_high, p_points, effective_a, effective_b: (n_points,). p_equal: the p-value of equality, also
@@ -75,16 +70,6 @@ class PairTest:
     effective_b: Floats = field(default_factory=_none)
 
     @property
-    def name(self) -> str:
-        """Both groups, for people."""
-        return f"{label_text(self.group_a)} and {label_text(self.group_b)}"
-
-    @property
-    def judged(self) -> bool:
-        """Whether there is a p-value."""
-        return bool(np.isfinite(self.p_value))
-
-    @property
     def interval(self) -> tuple[float, float]:
         """The scores that were looked at."""
         return (float(self.score[0]), float(self.score[-1])) if len(self.score) else (np.nan, np.nan)
@@ -104,19 +89,11 @@ class PairTest:
         return float(self.score[self._largest]) if self._largest is not None else np.nan
 
 
-@dataclass(frozen=True, slots=True)
-class Formulation:
-    """The same test with the other weighting."""
-
-    weighting: str
-    p_value: float
-    max_gap: float
-    verdict: str
-
-
 @dataclass(frozen=True, slots=True, repr=False)
-class ParityTest(Table):
+class ParityTest(GapTest[PairTest]):
     """The result of ``es.parity_test``."""
+
+    COLUMNS = ("group_a", "group_b", "p_value", "p_adjusted", "max_gap", "at_score", "verdict")
 
     pairs: tuple[PairTest, ...]
     method: str
@@ -139,50 +116,15 @@ class ParityTest(Table):
         unit = "row" if self.independent else self.weighting
         return f"people with the same score have {same} in every group (each {unit} weighs the same)"
 
-    @property
-    def p_value(self) -> float:
-        """The smallest adjusted p-value; nan when no pair could be judged."""
-        return smallest(pair.p_adjusted for pair in self.pairs)
-
-    @property
-    def p_equal(self) -> float:
-        """The smallest p-value of exact equality, not adjusted; with a tolerance it differs from ``p_value``."""
-        return smallest(pair.p_equal for pair in self.pairs)
-
-    @property
-    def verdict(self) -> str:
-        """ "disparity", "parity" (with a tolerance only) or "inconclusive"."""
-        return combine(pair.verdict for pair in self.pairs)
-
-    @property
-    def reason(self) -> str:
-        """Why the verdict is what it is."""
-        if self.verdict == DISPARITY:
-            beyond = "" if self.tolerance is None else f" larger than {self.tolerance:g}"
-            shown = [pair.name for pair in self.pairs if pair.verdict == DISPARITY]
-            unmarked = [pair for pair in self.pairs if pair.verdict == DISPARITY and not pair.regions]
-            spread = "; no single score shows it by itself, the evidence is spread along the score" if unmarked else ""
-            return f"a gap{beyond} is shown between " + "; ".join(shown) + spread
+    def _why_shown(self) -> str:
         if self.verdict == PARITY:
             return "every gap lies within the tolerance: " + "; ".join(pair.reason for pair in self.pairs)
-        unjudged = dict.fromkeys(pair.reason for pair in self.pairs if not pair.judged)
-        judged = [] if np.isnan(self.minimum_detectable_gap) else [not_shown(self.minimum_detectable_gap, self.tolerance)]
-        return "; ".join([*judged, *unjudged])
-
-    @property
-    def minimum_detectable_gap(self) -> float:
-        """The constant gap that the test finds with probability .8 in each pair it could judge."""
-        return largest(pair.minimum_detectable_gap for pair in self.pairs)
-
-    @property
-    def max_gap(self) -> float:
-        """The largest gap of all pairs, with its sign (group_a minus group_b)."""
-        return largest((pair.max_gap for pair in self.pairs), key=abs)
-
-    @property
-    def disagreement(self) -> str:
-        """One sentence when per user and per row come to different verdicts, else empty."""
-        return differing(self.weighting, self.verdict, self.p_value, self.other)
+        beyond = "" if self.tolerance is None else f" larger than {self.tolerance:g}"
+        shown = [pair for pair in self.pairs if pair.verdict == self.verdict]
+        spread = ""
+        if not all(pair.regions for pair in shown):
+            spread = "; no single score shows it by itself, the evidence is spread along the score"
+        return f"a gap{beyond} is shown between " + "; ".join(pair.name for pair in shown) + spread
 
     @property
     def points(self) -> list[dict[str, Any]]:
@@ -201,65 +143,29 @@ class ParityTest(Table):
         """One row for each interval of scores in which a gap is shown: its ends, the largest gap with limits, and the share of each
         group that lives there."""
         return [
-            {"group_a": pair.group_a, "group_b": pair.group_b} | {name: getattr(region, name) for name in Region.__slots__}
-            for pair in self.pairs
-            for region in pair.regions
+            {"group_a": pair.group_a, "group_b": pair.group_b} | values_of(region) for pair in self.pairs for region in pair.regions
         ]
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One row a pair: group_a, group_b, p_value, p_adjusted, max_gap (group_a minus group_b), at_score, verdict."""
-        names = ("group_a", "group_b", "p_value", "p_adjusted", "max_gap", "at_score", "verdict")
-        return [{name: getattr(pair, name) for name in names} for pair in self.pairs]
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
-        names = (
-            *(
-                "method",
-                "alpha",
-                "tolerance",
-                "weighting",
-                "degree",
-                "kernel",
-                "adjustment",
-                "null",
-                "p_value",
-                "p_equal",
-                "verdict",
-            ),
-            *("reason", "minimum_detectable_gap", "max_gap", "disagreement"),
-        )
+        settings = ("method", "alpha", "tolerance", "weighting", "degree", "kernel", "adjustment")
+        shown = ("null", "p_value", "p_equal", "verdict", "reason", "minimum_detectable_gap", "max_gap", "disagreement")
         details = ("reason", "p_source", "p_equal", "bandwidth", "minimum_detectable_gap", "left_out", "too_coarse", "interval")
-        return {name: json_ready(getattr(self, name)) for name in names} | {
-            "other": None
-            if self.other is None
-            else json_ready({name: getattr(self.other, name) for name in Formulation.__slots__}),
-            "pairs": [
-                json_ready(row | {name: getattr(pair, name) for name in details})
-                for row, pair in zip(self.rows(), self.pairs, strict=True)
-            ],
-            "regions": json_ready(self.regions),
-            "points": json_ready(self.points),
-        }
+        pairs = [values_of(pair, self.COLUMNS + details) for pair in self.pairs]
+        other = None if self.other is None else values_of(self.other)
+        lists = {"pairs": pairs, "regions": self.regions, "points": self.points}
+        return json_ready(values_of(self, settings + shown) | {"other": other} | lists)
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the gap of each pair along the score with its simultaneous band (needs matplotlib)."""
-        from evenscore.report.figures import draw_gaps
-
-        return draw_gaps(self, ax)
-
-    def _title(self) -> str:
-        return f"Parity test ({self.method}): {self.verdict}, p = {p_text(self.p_value)}"
+    def _heading(self) -> str:
+        return f"Parity test ({self.method})"
 
     def _notes(self) -> list[str]:
-        return [f"null: {self.null}", f"verdict: {self.verdict}, because {self.reason}", *self.remarks]
+        return [*GapTest._notes(self), *self.remarks]
 
     @property
     def remarks(self) -> list[str]:
         """What else should be known."""
-        notes = [self.disagreement] if self.disagreement else []
-        if len(self.pairs) > 1:
-            notes.append(f"p adjusted for {len(self.pairs)} pairs by {self.adjustment}")
+        notes = self._disagreement_notes() + self._adjustment_notes()
         if self.method == "bh":
             notes.append("bh controls the false discovery rate among scores, not the chance of any false alarm")
         if any(pair.p_source == "tail" for pair in self.pairs):
@@ -273,24 +179,3 @@ class ParityTest(Table):
                 notes.append(f"{pair.name}: {pair.too_coarse} grid points left out, {bent}")
         notes += dict.fromkeys(pair.narrow for pair in self.pairs if pair.narrow)
         return notes
-
-
-def differing(weighting: str, verdict: str, p_value: float, other: Formulation | None) -> str:
-    """One sentence when the two weightings come to different verdicts, else empty."""
-    if other is None or other.verdict == verdict:
-        return ""
-    return (
-        f"per {weighting} the verdict is {verdict} (p = {p_text(p_value)}), per {other.weighting} it is "
-        f"{other.verdict} (p = {p_text(other.p_value)}); per user, {WHAT_IT_ANSWERS['user']}; per row, "
-        f"{WHAT_IT_ANSWERS['row']}"
-    )
-
-
-def not_shown(detectable: float, tolerance: float | None = None) -> str:
-    """The reason when no gap is shown: what would have been."""
-    if tolerance is not None:
-        return (
-            f"neither a gap beyond {tolerance:g} nor its absence is shown; a constant gap of {detectable:.3g} or more, whether or "
-            f"not it matters, would have been found with probability {POWER:g}"
-        )
-    return f"no gap is shown; a constant gap of {detectable:.3g} or more would have been found with probability {POWER:g}"

@@ -1,137 +1,208 @@
-"""Charts of estimates with limits: calibration errors, outcomes at the threshold, thresholds, decisions that would change."""
+"""Charts of estimates with limits, one line each: errors, outcomes at the threshold, thresholds, decisions, and more."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from evenscore.impact.impact_result import Impact
+import numpy as np
+
+from evenscore.auditing.audit_comparison import AuditComparison
+from evenscore.impact.impact_result import CLASSIFICATION, Impact
 from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.miscalibration.error_result import CalibrationError
-from evenscore.report.document import Estimate, Intervals, Rule
-from evenscore.report.score_charts import short
-from evenscore.report.sheets import sheet, with_everybody
+from evenscore.ordering import OrderingTest
+from evenscore.planning import Plan
+from evenscore.report.chart import Axis, Chart, Panel, Rule, Series
+from evenscore.report.sheets import ALL_GROUPS, sheet, with_all_groups
+from evenscore.report.ticks import nice_ticks, percent, short, tick_text
+from evenscore.simulation.study_result import Study
+from evenscore.tables import label_text, p_text
 from evenscore.thresholds.thresholds_result import Thresholds
 
 MOST_LINES = 30
+ALONG = ("threshold", "estimate", "ci_low", "ci_high")
+LINE, ROOM = 26, 8  # height of a line of estimates, and of the room between names with several lines
+RATES = ("rate_before", "rate_after", "ratio_before", "ratio_after")
+IMPACT_COLUMNS = ("group", "estimate", "ci_low", "ci_high", *RATES, "users_gain", "users_lose")
+
+Numbers = tuple[float, float, float]
 
 
-def error_chart(found: CalibrationError, key: str) -> Intervals:
-    """The calibration error of each group, and of everybody."""
-    lines = tuple(
-        ("everybody" if one.group is None else short(one.group), (estimate("", place, one.estimate, one.ci_low, one.ci_high),))
-        for place, one in enumerate(found.estimates[:MOST_LINES])
-    )
-    rows = with_everybody(found.rows())
-    return Intervals(
-        key,
-        "Calibration error by group",
-        f"How far scores are from the outcomes to be expected at them: {found.what}. Lines: {_percent(found.alpha)} limits.",
-        "calibration error, in units of the outcome",
-        lines,
-        sheet(rows, "Calibration error"),
-    )
+def names_panel(label: str, names: Sequence[str], series: Iterable[Series], *, lines: int = 1, low: float | None = None) -> Panel:
+    """A panel with a name for each line, or for every few lines, the first on top. low: where the axis begins."""
+    height = len(names) * (LINE * lines + (ROOM if lines > 1 else 0))
+    axis = Axis("", (len(names) - 0.5, -0.5), tuple(enumerate(names)), "names")
+    return Panel(Axis(label, (low, None)), axis, tuple(series), height=height)
 
 
-def marginal_chart(test: MarginalTest, key: str) -> Intervals:
-    """The outcome at the threshold, and the average of all who get the decision."""
-    lines = tuple(
-        (
-            short(one.group),
-            (
-                estimate("at the threshold", 0, one.estimate, one.ci_low, one.ci_high),
-                estimate("average of all with the decision", 1, one.average, one.average_ci_low, one.average_ci_high),
-            ),
-        )
-        for one in test.marginals[: MOST_LINES // 2]
-    )
-    return Intervals(
-        key,
-        "Expected outcome of people who just get the decision",
-        f"A group with a higher outcome there is held to a higher standard. Averages of all who get it also depend on how far "
-        f"beyond the threshold their scores lie. Lines: {_percent(test.alpha)} limits.",
-        "expected outcome",
-        lines,
-        sheet(test.group_rows(), "Outcome at the threshold and average beyond it"),
-        legend=(("at the threshold", 0), ("average of all with the decision", 1)),
-    )
-
-
-def threshold_chart(found: Thresholds, key: str) -> Intervals:
-    """The threshold of each group that would even out outcomes there."""
-    lines = tuple(
-        (short(one.group), (estimate("", place, one.threshold, one.ci_low, one.ci_high, _short),))
-        for place, one in enumerate(found.groups[:MOST_LINES])
-    )
-    before = sorted({one.before for one in found.groups})
-    return Intervals(
-        key,
-        "Thresholds at which people of every group have the same expected outcome",
-        f"Solved so that as many people as now get the decision. Dashed: the threshold now. Lines: {_percent(found.alpha)} limits.",
-        "score",
-        lines,
-        sheet(found.rows(), "Thresholds, outcomes there, and rates of the decision"),
-        rules=tuple(Rule(value, "now") for value in before),
-    )
-
-
-def impact_chart(found: Impact, key: str) -> Intervals:
-    """The change in each group's rate of positive decisions if scores were calibrated."""
-    rows = [row for row in found.rows() if row["group"] is not None]
-    lines = tuple((short(row["group"]), (_change(row, place),)) for place, row in enumerate(rows[:MOST_LINES]))
-    table = with_everybody(found.rows())
-    return Intervals(
-        key,
-        "What calibrated scores would change about decisions",
-        f"Change in the share of each group that gets the decision, at the same threshold. Lines: {_percent(found.alpha)} limits.",
-        "change in the share with the decision, percentage points",
-        lines,
-        sheet(_chosen(table, IMPACT_COLUMNS), "Shares before and after, and people whose decision changes"),
-        bars=True,
-        rules=(Rule(0.0, "", "zero"),),
-    )
-
-
-def _change(row: dict[str, Any], style: int) -> Estimate:
-    return estimate("", style, 100 * row["estimate"], 100 * row["ci_low"], 100 * row["ci_high"], _signed)
-
-
-IMPACT_COLUMNS = (
-    "group",
-    "estimate",
-    "ci_low",
-    "ci_high",
-    "rate_before",
-    "rate_after",
-    "ratio_before",
-    "ratio_after",
-    "users_gain",
-    "users_lose",
-)
-
-
-def _chosen(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    return [{name: row[name] for name in names if name in row} for row in rows]
-
-
-def estimate(name: str, style: int, value: float, low: float, high: float, words: Callable[[float], str] | None = None) -> Estimate:
-    """An estimate with limits, and the numbers that are written beside it."""
+def estimate(place: float, numbers: Numbers, style: int, write: Callable[[float], str] = "{:.3f}".format, **look: Any) -> Series:
+    """An estimate with its limits, and the numbers that are written beside it."""
+    value, low, high = numbers
+    note = write(value)
     if not math.isfinite(value):
-        return Estimate(name, style, None)
-    write = words or (lambda number: f"{number:.3f}")
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return Estimate(name, style, value, text=write(value))
-    return Estimate(name, style, value, low, high, f"{write(value)} ({write(low)} to {write(high)})")
+        note = "cannot be judged"
+    elif math.isfinite(low) and math.isfinite(high):
+        note = f"{note} ({write(low)} to {write(high)})"
+    look = {"name": "", "kind": "points", **look}
+    x, y, least, most = (np.array([float(number)]) for number in (value, place, low, high))
+    return Series(style=style, x=x, y=y, low=least, high=most, notes=(note,), **look)
 
 
-def _signed(points: float) -> str:
-    return f"{points:+.1f}"
+def _group_name(group: Any) -> str:
+    return ALL_GROUPS if group is None else short(group)
 
 
-def _short(score: float) -> str:
-    return f"{score:.3g}"
+# In reports and from results
 
 
-def _percent(alpha: float) -> str:
-    return f"{100 * (1 - alpha):.4g} %"
+def error_panel(error: CalibrationError) -> Panel:
+    """The calibration error of each group, and of all together."""
+    shown = error.estimates[:MOST_LINES]
+    series = (estimate(place, (e.estimate, e.ci_low, e.ci_high), place) for place, e in enumerate(shown))
+    label = f"calibration error ({error.method}), in units of the outcome, with {percent(1 - error.alpha)} limits"
+    return names_panel(label, [_group_name(e.group) for e in shown], series, low=0.0)
+
+
+def error_chart(error: CalibrationError, key: str) -> Chart:
+    """The calibration errors in a report."""
+    level = percent(1 - error.alpha)
+    caption = f"How far scores are from the outcomes to be expected at them: {error.what}. Lines: {level} limits."
+    table = sheet(with_all_groups(error.rows()), "Calibration error")
+    return Chart(key, "Calibration error by group", caption, (error_panel(error),), table)
+
+
+def marginal_panel(test: MarginalTest) -> Panel:
+    """The outcome at the threshold, and the average of all who get the decision."""
+    shown = test.marginals[: MOST_LINES // 2]
+    apart = LINE / (2 * LINE + ROOM) / 2
+    series = []
+    for place, m in enumerate(shown):
+        series.append(estimate(place - apart, (m.estimate, m.ci_low, m.ci_high), 0, name="at the threshold"))
+        average = (m.average, m.average_ci_low, m.average_ci_high)
+        series.append(estimate(place + apart, average, 1, name="average of all with the decision", hollow=True))
+    title = f"{test.verdict} at {test.where} (p = {p_text(test.p_value)})"
+    panel = names_panel("expected outcome", [short(m.group) for m in shown], series, lines=2)
+    return replace(panel, title=title, legend=f"lines: {percent(1 - test.alpha)} limits")
+
+
+def marginal_chart(test: MarginalTest, key: str) -> Chart:
+    """The outcomes at the threshold in a report."""
+    caption = (
+        f"A group with a higher outcome there is held to a higher standard. Averages of all who get it also depend on how far "
+        f"beyond the threshold their scores lie. Lines: {percent(1 - test.alpha)} limits."
+    )
+    table = sheet(test.group_rows(), "Outcome at the threshold and average beyond it")
+    return Chart(key, "Expected outcome of people who just get the decision", caption, (marginal_panel(test),), table)
+
+
+def threshold_chart(thresholds: Thresholds, key: str) -> Chart:
+    """The threshold of each group that would even out outcomes there."""
+    shown = thresholds.groups[:MOST_LINES]
+    series = (estimate(place, (g.threshold, g.ci_low, g.ci_high), place, "{:.3g}".format) for place, g in enumerate(shown))
+    rules = tuple(Rule(cut, "now", upright=True) for cut in sorted({g.before for g in thresholds.groups}))
+    panel = replace(names_panel("score", [short(g.group) for g in shown], series), rules=rules)
+    level = percent(1 - thresholds.alpha)
+    caption = f"Solved so that as many people as now get the decision. Dashed: the threshold now. Lines: {level} limits."
+    table = sheet(thresholds.rows(), "Thresholds, outcomes there, and rates of the decision")
+    return Chart(key, "Thresholds at which people of every group have the same expected outcome", caption, (panel,), table)
+
+
+def impact_panel(impact: Impact) -> Panel:
+    """The change of each group's rate of positive decisions, or rank, if scores were calibrated."""
+    if len(impact.thresholds) > 1:
+        return _impact_along(impact)
+    decisions = impact.kind == CLASSIFICATION
+    rows = impact.rows()[:MOST_LINES]
+    look: dict[str, Any] = {"kind": "bars", "write": _signed_percent} if decisions else {"write": "{:+.2f}".format}
+    series = (estimate(place, (row["estimate"], row["ci_low"], row["ci_high"]), place, **look) for place, row in enumerate(rows))
+    level = f"with {percent(1 - impact.alpha)} limits"
+    what = "share with the decision, percentage points" if decisions else "rank: positions moved up if scores were calibrated"
+    panel = names_panel(f"change in {what}, {level}", [_group_name(row["group"]) for row in rows], series)
+    panel = replace(panel, rules=(Rule(0.0, kind="zero", upright=True),))
+    if not decisions:
+        return panel
+    low, high = panel.limits()[0]
+    ticks = tuple((tick / 100, tick_text(tick)) for tick in nice_ticks(100 * low, 100 * high))
+    return replace(panel, x=replace(panel.x, limits=(low, high), ticks=ticks))
+
+
+def _impact_along(impact: Impact) -> Panel:
+    """Lines along the thresholds."""
+    series = []
+    for style, group in enumerate(impact.groups):
+        rows = [row for row in impact.rows() if row["group"] == group and type(row["group"]) is type(group)]
+        along, change, low, high = np.array([[row[name] for name in ALONG] for row in rows], float).T
+        series.append(Series(short(group), style, along, change, low, high))
+    what = "positive rate" if impact.kind == CLASSIFICATION else "rank: positions moved up"
+    legend = f"line: estimate; band: {percent(1 - impact.alpha)}, each threshold by itself"
+    zero = (Rule(0.0, kind="zero"),)
+    return Panel(Axis("threshold"), Axis(f"change in {what}"), tuple(series), zero, legend=legend)
+
+
+def impact_chart(impact: Impact, key: str) -> Chart:
+    """The change of decisions in a report."""
+    level = percent(1 - impact.alpha)
+    caption = f"Change in the share of each group that gets the decision, at the same threshold. Lines: {level} limits."
+    rows = [{name: row[name] for name in IMPACT_COLUMNS if name in row} for row in with_all_groups(impact.rows())]
+    table = sheet(rows, "Shares before and after, and people whose decision changes")
+    return Chart(key, "What calibrated scores would change about decisions", caption, (impact_panel(impact),), table)
+
+
+def _signed_percent(share: float) -> str:
+    return f"{100 * share:+.1f}"
+
+
+# From results only
+
+
+def ordering_panel(test: OrderingTest) -> Panel:
+    """The share of misordered pairs of people for each pair of groups; the bar is what is shown at least."""
+    places = np.arange(float(len(test.pairs)))
+    bars = Series("shown at least", 1, np.array([pair.at_least for pair in test.pairs], float), places, kind="bars")
+    shares = Series("estimate", 2, np.array([pair.misordered_share for pair in test.pairs], float), places, kind="points")
+    panel = names_panel("share of misordered pairs of people", _pair_names(test.pairs), (bars, shares), low=0.0)
+    return replace(panel, title=f"{test.verdict} (p = {p_text(test.p_value)})", legend="")
+
+
+def plan_panel(plan: Plan) -> Panel:
+    """The smallest gap for each pair of groups, with the users that it needs."""
+    gaps = np.array([pair.gap for pair in plan.pairs], float)
+    gaps[~np.isfinite(gaps)] = np.nan
+    series = Series("", 0, gaps, np.arange(float(len(gaps))), np.zeros(len(gaps)), gaps, "points")
+    users = [f"{pair.users_a:,.0f} and {pair.users_b:,.0f} users" for pair in plan.pairs]
+    names = [f"{name}\n{words}" for name, words in zip(_pair_names(plan.pairs), users, strict=True)]
+    return names_panel(f"constant gap found with probability {plan.power:g}", names, (series,), low=0.0)
+
+
+def _pair_names(pairs: Sequence[Any]) -> list[str]:
+    return [f"{short(pair.group_a)}, {short(pair.group_b)}" for pair in pairs]
+
+
+def comparison_panel(comparison: AuditComparison) -> Panel:
+    """The largest gap of each score and attribute before (hollow) and after (filled)."""
+    before, after = (np.array([getattr(c, name) for c in comparison.changes], float) for name in ("gap_before", "gap_after"))
+    places = np.arange(float(len(before)))
+    series = (
+        Series("before", 0, before, places, kind="points", hollow=True),
+        Series("after", 1, after, places, before, after, kind="points"),
+    )
+    names = [short(f"{change.score} by {label_text(change.attribute)}") for change in comparison.changes]
+    panel = names_panel("largest gap in expected outcome", names, series, low=0.0)
+    return replace(panel, title=f"{comparison.verdict_before} before, {comparison.verdict_after} after", legend="")
+
+
+def study_panel(study: Study) -> Panel:
+    """How often each method rejected, or its limits held the truth, with two Monte Carlo errors on either side."""
+    rows = study.rows()
+    measure = next((name for name in ("rejected", "coverage", "bias") if name in rows[0]), "runs")
+    aims = {"rejected": study.alpha, "coverage": 1 - study.alpha, "bias": 0.0}
+    series = []
+    for place, row in enumerate(rows):
+        value, error = float(row[measure]), 2 * float(row.get(f"{measure}_error", 0.0))
+        series.append(estimate(place, (value, value - error, value + error), place))
+    label = f"{measure}, {study.runs:,} runs; lines: two Monte Carlo errors"
+    panel = names_panel(label, [short(row["method"]) for row in rows], series)
+    return replace(panel, rules=(Rule(aims[measure], upright=True),) if measure in aims else ())

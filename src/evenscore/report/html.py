@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evenscore.report.document import Chart, Document
-from evenscore.report.svg import draw, look, pixel, sample
+from evenscore.report.document import Document
+from evenscore.report.svg import draw, places, sample
 from evenscore.tables import printable
 
 PAGE = Path(__file__).parent / "page"
@@ -50,16 +50,8 @@ def _environment() -> Any:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["drawn"] = lambda figure: Markup(draw(figure))  # svg.py escapes every word it writes
-    environment.filters["plain"] = _plain
-    environment.globals["sample"] = lambda style, kind="line": Markup(sample(style, kind))
-    environment.globals["look"] = look
-    environment.globals["places"] = lambda figure: (
-        [pixel(figure, place) for place in figure.places] if isinstance(figure, Chart) else []
-    )
+    environment.filters["plain"] = lambda text: printable(str(text), 2000)  # no page should hold control characters
+    environment.globals["sample"] = lambda series: Markup(sample(series))
+    environment.globals["places"] = places
     environment.globals["safe"] = Markup
     return environment
-
-
-def _plain(text: Any) -> str:
-    """Text without control characters, which no page should hold."""
-    return printable(str(text), 2000)

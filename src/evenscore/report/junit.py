@@ -17,12 +17,12 @@ def audit_junit(audit: Audit) -> str:
     suite = ElementTree.Element("testsuite", name="evenscore", timestamp=audit.provenance.created)
     failures = 0
     for subject in audit.subjects:
-        found = audit.check_subject(subject)
+        gate = audit.check_subject(subject)
         for name in subject.decides:
             case = ElementTree.SubElement(suite, "testcase", classname=_xml(f"evenscore.{subject.name}"), name=name)
-            if found.outcome in (FAILED, UNSHOWN) and subject.tests[name].verdict != "parity":
+            if gate.outcome in (FAILED, UNSHOWN) and subject.tests[name].verdict != "parity":
                 failures += 1
-                failure = ElementTree.SubElement(case, "failure", message=_xml(found.reason), type=found.outcome)
+                failure = ElementTree.SubElement(case, "failure", message=_xml(gate.reason), type=gate.outcome)
                 failure.text = _sentences(subject)
             else:
                 ElementTree.SubElement(case, "system-out").text = _sentences(subject)
@@ -36,7 +36,7 @@ def audit_junit(audit: Audit) -> str:
 
 
 def _sentences(subject: Subject) -> str:
-    return _xml("\n".join([f"{subject.verdict}: {subject.reason}", *(each.text for each in subject_sentences(subject))]))
+    return _xml("\n".join([f"{subject.verdict}: {subject.reason}", *(sentence.text for sentence in subject_sentences(subject))]))
 
 
 def _xml(text: str) -> str:

@@ -17,17 +17,17 @@ def audit_markdown(audit: Audit) -> str:
     """Verdict, gate, a table of tests, and the summary."""
     gate = audit.check()
     lines = [
-        f"## {SIGNS[audit.verdict]} {escaped(audit.title)}: {audit.verdict}",
+        f"## {SIGNS[audit.verdict]} {escape(audit.title)}: {audit.verdict}",
         "",
-        f"**{escaped(headline(audit.verdict, audit.tolerance))}**",
+        f"**{escape(headline(audit.verdict, audit.tolerance))}**",
         "",
-        f"Gate `{gate.rule}`: **{gate.outcome}**, {escaped(gate.reason)}.",
+        f"Gate `{gate.rule}`: **{gate.outcome}**, {escape(gate.reason)}.",
         "",
         *_table(audit),
         "",
-        *(f"- {escaped(each.text)}" for each in audit_sentences(audit) if each.kind != "verdict"),
+        *(f"- {escape(sentence.text)}" for sentence in audit_sentences(audit) if sentence.kind != "verdict"),
         "",
-        f"<sub>evenscore {escaped(audit.provenance.versions['evenscore'])}, {escaped(audit.provenance.created)}</sub>",
+        f"<sub>evenscore {escape(audit.provenance.versions['evenscore'])}, {escape(audit.provenance.created)}</sub>",
     ]
     return "\n".join(lines) + "\n"
 
@@ -35,14 +35,14 @@ def audit_markdown(audit: Audit) -> str:
 def _table(audit: Audit) -> list[str]:
     header, body, numeric = cell_texts(audit.rows())
     lines = [header, ["--:" if number else ":--" for number in numeric]]
-    cells = [[escaped(cell) for cell in line] for line in body]
+    cells = [[escape(cell) for cell in line] for line in body]
     return ["| " + " | ".join(line) + " |" for line in [*lines, *cells]]
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Text that stays text in Markdown, whatever a group is called.
 
-    >>> escaped("<b>*x*|y")
+    >>> escape("<b>*x*|y")
     '&lt;b&gt;\\\\*x\\\\*\\\\|y'
     """
     return SPECIAL.sub(r"\\\1", printable(text, 600)).translate(AS_ENTITIES)

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from evenscore.auditing.audit_result import Audit, Subject
-from evenscore.report.document import Chart, Document, Fact, Intervals, Part, Section, Sheet
+from evenscore.report import words
+from evenscore.report.document import Chapter, Document, Fact, Section
 from evenscore.report.estimate_charts import error_chart, impact_chart, marginal_chart, threshold_chart
 from evenscore.report.score_charts import curve_chart, gap_charts, outcome_chart, shown_curves
-from evenscore.report.sheets import sheet, with_everybody
-from evenscore.report.words import (
-    calibration,
-    could_be_seen,
-    headline,
-    impact,
-    largest_gap,
-    largest_pair,
-    limits,
-    ordering,
-    sides,
-    subject_sentences,
-    threshold,
-    thresholds,
-    where,
-)
+from evenscore.report.sheets import Sheet, sheet, with_all_groups
 from evenscore.tables import label_text, number_text, p_text
 
 SHOWN_PAIRS = 30  # rows of a table of pairs; the JSON has all
 SHOWN_NOTES = 10
-BAND = "Line: estimate. Band: for the whole curve at once. Dotted: outcome equal to the score."
+BAND = "Users that the repair was not fitted on. Line: estimate. Band: for the whole curve at once."
 
 
 def audit_document(audit: Audit) -> Document:
@@ -39,60 +23,59 @@ def audit_document(audit: Audit) -> Document:
         title=audit.title,
         subtitle="; ".join(subject.name for subject in audit.subjects[:4]) + (" ..." if len(audit.subjects) > 4 else ""),
         verdict=audit.verdict,
-        headline=headline(audit.verdict, audit.tolerance),
-        gate=f"Gate “{gate.rule}”: {gate.outcome}. {_capital(gate.reason)}.",
+        headline=words.headline(audit.verdict, audit.tolerance),
+        gate=f"Gate “{gate.rule}”: {gate.outcome}. {_sentence(gate.reason)}",
         gate_outcome=gate.outcome,
         facts=_facts(audit),
-        summary=tuple(_ended(f"{s.name}: {s.verdict}, {largest_gap(s.parity)}") for s in audit.subjects)
+        summary=tuple(_end(f"{s.name}: {s.verdict}, {words.largest_gap(s.parity)}") for s in audit.subjects)
         if several
         else _sentences(audit.subjects[0]),
-        limits=tuple((text if several else _capital(text)).rstrip(".") + "." for text in limits(audit)),
-        parts=tuple(_part(subject, place, several) for place, subject in enumerate(audit.subjects)),
+        limits=tuple(_end(text) if several else _sentence(text) for text in words.limits(audit)),
+        chapters=tuple(_chapter(subject, place, several) for place, subject in enumerate(audit.subjects)),
         overview=_overview(audit) if several else None,
         provenance=_provenance(audit),
-        notes=tuple(map(_ended, audit.notes)),
+        notes=tuple(map(_end, audit.notes)),
     )
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:].rstrip(".")
+def _sentence(text: str) -> str:
+    return _end(text[:1].upper() + text[1:]) if text else ""
 
 
-def _ended(text: str) -> str:
+def _end(text: str) -> str:
     """A note may begin with the name of a group, which keeps its small letter."""
     return text.rstrip(".") + "."
 
 
 def _facts(audit: Audit) -> tuple[Fact, ...]:
     """The numbers beside the verdict."""
-    found = max(audit.subjects, key=lambda s: abs(p.max_gap) if (p := largest_pair(s.parity)) is not None else -1.0)
-    pair = largest_pair(found.parity)
+    widest = max(audit.subjects, key=lambda s: abs(p.max_gap) if (p := words.largest_pair(s.parity)) is not None else -1.0)
+    pair = words.largest_pair(widest.parity)
     users = max(sum(subject.tally.n_users.values()) for subject in audit.subjects)
     rows = max(sum(subject.tally.n_rows.values()) for subject in audit.subjects)
     facts = []
     if pair is not None:
-        facts.append(
-            Fact("Largest gap", f"{abs(pair.max_gap):.3f}", f"{sides(pair, pair.max_gap)}, at score {number_text(pair.at_score)}")
-        )
+        where = f"{words.sides(pair, pair.max_gap)}, at score {number_text(pair.at_score)}"
+        facts.append(Fact("Largest gap", f"{abs(pair.max_gap):.3f}", where))
     smallest = min(audit.subjects, key=lambda s: s.parity.p_value if s.parity.p_value == s.parity.p_value else 2.0)
     facts.append(Fact("p-value", p_text(smallest.parity.p_value), "of no gap at any score, adjusted for all comparisons"))
     if audit.minimum_detectable_gap == audit.minimum_detectable_gap:
-        words = "smallest constant gap that is found with probability 0.8; one at some scores only must be larger"
-        facts.append(Fact("Could have been seen", f"{audit.minimum_detectable_gap:.3f}", words))
-    people = "rows, declared independent" if found.tally.independent else f"users, {rows:,} rows"
+        meaning = "smallest constant gap that is found with probability 0.8; one at some scores only must be larger"
+        facts.append(Fact("Could have been seen", f"{audit.minimum_detectable_gap:.3f}", meaning))
+    people = "rows, declared independent" if widest.tally.independent else f"users, {rows:,} rows"
     facts.append(Fact("Evidence", f"{users:,}", people))
     return tuple(facts)
 
 
-def _part(subject: Subject, place: int, several: bool) -> Part:
+def _chapter(subject: Subject, place: int, several: bool) -> Chapter:
     prefix = f"s{place}-" if several else ""
     makers = (_parity, _pairs, _ordering, _calibration, _decision, _repair, _groups)
     sections = [section for make in makers if (section := make(subject, prefix)) is not None]
-    return Part(f"{prefix}part", subject.name, subject.verdict, tuple(sections), _sentences(subject))
+    return Chapter(f"{prefix}subject", subject.name, subject.verdict, tuple(sections), _sentences(subject))
 
 
 def _sentences(subject: Subject) -> tuple[str, ...]:
-    return tuple(_capital(each.text) + "." for each in subject_sentences(subject))
+    return tuple(_sentence(sentence.text) for sentence in words.subject_sentences(subject))
 
 
 def _parity(subject: Subject, prefix: str) -> Section:
@@ -100,7 +83,7 @@ def _parity(subject: Subject, prefix: str) -> Section:
     return Section(
         f"{prefix}curves",
         "What a score means in each group",
-        (f"Tested: {test.null}.", _capital(could_be_seen(test)) + "." if could_be_seen(test) else ""),
+        (f"Tested: {test.null}.", _sentence(words.could_be_seen(test))),
         test.verdict,
         figures=(curve_chart(subject, f"{prefix}curves"),),
     )
@@ -109,27 +92,22 @@ def _parity(subject: Subject, prefix: str) -> Section:
 def _pairs(subject: Subject, prefix: str) -> Section:
     test = subject.parity
     charts, left_out = gap_charts(subject, f"{prefix}gap")
-    found = where(test, limit=6)
-    table = sheet(test.rows(), "Pairs of groups; gap is group a minus group b", limit=SHOWN_PAIRS)
-    tables = [table]
+    tables = [sheet(test.rows(), "Pairs of groups; gap is group a minus group b", limit=SHOWN_PAIRS)]
     if test.other is not None:
         rows = [
-            {"counting": f"each {name} once", "verdict": verdict, "p_value": p, "largest_gap": abs(gap)}
-            for name, verdict, p, gap in (
-                (test.weighting, test.verdict, test.p_value, test.max_gap),
-                (test.other.weighting, test.other.verdict, test.other.p_value, test.other.max_gap),
-            )
+            {"counting": f"each {t.weighting} once", "verdict": t.verdict, "p_value": t.p_value, "largest_gap": abs(t.max_gap)}
+            for t in (test, test.other)
         ]
         tables.append(sheet(rows, "The same test, counting users or rows"))
     more = (f"{left_out} more pairs are not drawn; all are in the JSON.",) if left_out else ()
     return Section(
         f"{prefix}gaps",
         "Gaps between groups",
-        (_capital(found) + "." if found else _capital(test.reason) + ".",),
+        (_sentence(words.where(test, limit=6) or test.reason),),
         test.verdict,
         figures=charts,
         tables=tuple(tables),
-        notes=(*map(_ended, test.remarks), *more),
+        notes=(*map(_end, test.remarks), *more),
     )
 
 
@@ -138,7 +116,7 @@ def _ordering(subject: Subject, prefix: str) -> Section:
     return Section(
         f"{prefix}ordering",
         "Order across groups",
-        (f"Tested: {test.null}.", _capital(ordering(subject) or test.reason) + "."),
+        (f"Tested: {test.null}.", _sentence(words.ordering(subject) or test.reason)),
         test.verdict,
         tables=(sheet(test.rows(), "Pairs of groups", limit=SHOWN_PAIRS),),
         notes=(
@@ -149,74 +127,72 @@ def _ordering(subject: Subject, prefix: str) -> Section:
 
 
 def _calibration(subject: Subject, prefix: str) -> Section | None:
-    found = subject.calibration
-    if found is None:
+    error = subject.calibration
+    if error is None:
         return None
-    differences = found.differences()
-    tables = (sheet(differences, "Differences between groups", limit=SHOWN_PAIRS),) if differences else ()
-    lead = _capital(calibration(subject)) + "." if calibration(subject) else ""
-    figures = (error_chart(found, f"{prefix}error"),)
-    return Section(f"{prefix}calibration", "How far scores are from outcomes", (lead,), figures=figures, tables=tables)
+    return Section(
+        f"{prefix}calibration",
+        "How far scores are from outcomes",
+        (_sentence(words.calibration(subject)),),
+        figures=(error_chart(error, f"{prefix}error"),),
+        tables=(sheet(error.differences(), "Differences between groups", limit=SHOWN_PAIRS),),
+    )
 
 
 def _decision(subject: Subject, prefix: str) -> Section | None:
     test = subject.marginal
     if test is None:
         return None
-    figures: list[Chart | Intervals] = [marginal_chart(test, f"{prefix}marginal")]
+    figures = [marginal_chart(test, f"{prefix}marginal")]
     if subject.thresholds is not None:
         figures.append(threshold_chart(subject.thresholds, f"{prefix}thresholds"))
     if subject.impact is not None:
         figures.append(impact_chart(subject.impact, f"{prefix}impact"))
-    said = [text(subject) for text in (threshold, thresholds, impact)]
     notes = [*test.misleading, *test.beyond[:SHOWN_NOTES], *([test.disagreement] if test.disagreement else [])]
     if subject.thresholds is not None:
         notes += [f"{label_text(group)}: {reason}" for group, reason in subject.thresholds.reasons.items()][:SHOWN_NOTES]
     return Section(
         f"{prefix}decision",
         f"Decisions at the threshold {subject.threshold:g}",
-        (f"Tested: {test.null}.", *(_capital(text) + "." for text in said if text)),
+        (f"Tested: {test.null}.", *(_sentence(say(subject)) for say in (words.threshold, words.thresholds, words.impact))),
         test.verdict,
         figures=tuple(figures),
         tables=(sheet(test.rows(), "Pairs of groups at the threshold; gap is group a minus group b", limit=SHOWN_PAIRS),),
-        notes=tuple(map(_ended, notes)),
+        notes=tuple(map(_end, notes)),
     )
 
 
 def _repair(subject: Subject, prefix: str) -> Section | None:
-    found = subject.repair
-    if found is None:
+    repair = subject.repair
+    if repair is None:
         return None
-    if found.verification is None or found.curves_before is None or found.curves_after is None:
-        return Section(f"{prefix}repair", "Suggested repair, unverified", (_capital(found.words) + ".",))
-    test = found.verification
+    if repair.verification is None or repair.curves_before is None or repair.curves_after is None:
+        return Section(f"{prefix}repair", "Suggested repair, unverified", (_sentence(repair.words),))
+    test = repair.verification
     charts = []
     drawn = [curve.group for curve in shown_curves(subject)]
-    for place, (curves, words) in enumerate(((found.curves_before, "before"), (found.curves_after, "after"))):
-        score = subject.score if place == 0 else f"calibrated {subject.score}"
-        title = f"{words.capitalize()} the repair: expected outcome by {score}"
+    before, after = ("before", repair.curves_before, subject.score), ("after", repair.curves_after, f"calibrated {subject.score}")
+    for when, curves, score in (before, after):
+        title = f"{when.capitalize()} the repair: expected outcome by {score}"
         shown = [curve for curve in curves.curves if curve.group in drawn]
-        chart = outcome_chart(f"{prefix}{words}", title, score, curves, shown, curves.lattice)
-        charts.append(replace(chart, caption=f"Users that the repair was not fitted on. {BAND}"))
+        charts.append(outcome_chart(f"{prefix}{when}", title, score, curves, shown, BAND))
     return Section(
         f"{prefix}repair",
         "Suggested repair",
-        (_capital(found.words) + ".",),
+        (_sentence(repair.words),),
         test.verdict,
         figures=tuple(charts),
         tables=(
             sheet(test.gaps(), "Gaps before and after, on users that the repair was not fitted on", limit=SHOWN_PAIRS),
-            sheet(with_everybody(test.rows()), "Accuracy before and after"),
+            sheet(with_all_groups(test.rows()), "Accuracy before and after"),
         ),
-        notes=(f"{_capital(test.unseen)}.", "The calibrator is in the JSON; es.calibrate on all users makes the one to deploy."),
+        notes=(_sentence(test.unseen), "The calibrator is in the JSON; es.calibrate on all users makes the one to deploy."),
     )
 
 
 def _groups(subject: Subject, prefix: str) -> Section:
-    rows = subject.tally.rows()
-    return Section(
-        f"{prefix}groups", "The data", (), tables=(sheet(rows, f"Groups of {label_text(subject.attribute)}", limit=200),)
-    )
+    table = sheet(subject.tally.rows(), f"Groups of {label_text(subject.attribute)}", limit=200)
+    return Section(f"{prefix}groups", "The data", (), tables=(table,))
 
 
 def _overview(audit: Audit) -> Sheet:
@@ -238,21 +214,13 @@ def _provenance(audit: Audit) -> tuple[Sheet, ...]:
     source = audit.provenance
     items = [("created", source.created), ("seed", str(source.seed))]
     items += [(f"{name} version", version) for name, version in source.versions.items()]
-    items += [
-        (
-            f"fingerprint of the sums ({subject.name})" if len(audit.subjects) > 1 else "fingerprint of the sums",
-            subject.to_dict()["fingerprint"],
-        )
-        for subject in audit.subjects
-    ]
-    files = [
-        (
-            s.name,
-            "" if s.size is None else f"{s.size:,}",
-            s.sha256 or ("in memory" if s.size is None else "not hashed: above 1 GiB"),
-        )
-        for s in source.sources[:50]
-    ]
+    for subject in audit.subjects:
+        of = f" ({subject.name})" if len(audit.subjects) > 1 else ""
+        items.append((f"fingerprint of the sums{of}", subject.to_dict()["fingerprint"]))
+    files = []
+    for data in source.sources[:50]:
+        size, otherwise = ("", "in memory") if data.size is None else (f"{data.size:,}", "not hashed: above 1 GiB")
+        files.append((data.name, size, data.sha256 or otherwise))
     options = [(name, "–" if value is None else str(value)) for name, value in source.configuration.items()]
     text = (False, False)
     return (

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from evenscore.report.document import Sheet
 from evenscore.tables import cell_texts, printable
 
+ALL_GROUPS = "all groups"
 
-def with_everybody(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of a result with a word for the group None, which is everybody."""
-    return [{**row, "group": "everybody" if row["group"] is None else row["group"]} for row in rows]
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A table of text. numeric: which columns stand to the right. left_out: rows that are in the JSON only."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: tuple[bool, ...]
+    caption: str = ""
+    left_out: int = 0
+
+
+def with_all_groups(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a result with words for the group None."""
+    return [{**row, "group": ALL_GROUPS if row["group"] is None else row["group"]} for row in rows]
 
 
 def sheet(rows: Sequence[dict[str, Any]], caption: str, limit: int = 1000) -> Sheet:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.marginal.marginal_result import MarginalTest
-from evenscore.report.text import _wrapped
+from evenscore.report.text import wrap
 from evenscore.tables import p_text, printable, text_table
 from evenscore.tallies.tally_state import Tally
 from evenscore.thresholds.thresholds_result import Thresholds
 
+WHERE = ("group", "before", "threshold", "ci_low", "ci_high", "outcome_before", "outcome_after")
+WHOM = ("group", "rate_before", "rate_after", "ratio_before", "ratio_after", "to_positive", "to_negative", "suggestive")
 WORDS = {
     DISPARITY: "the bar is not equally high for everyone",
     PARITY: "the outcomes at the threshold are within the tolerance of each other",
@@ -16,27 +18,21 @@ WORDS = {
 }
 
 
-def thresholds_text(tally: Tally, test: MarginalTest, found: Thresholds, notes: list[str]) -> str:
+def thresholds_text(tally: Tally, test: MarginalTest, thresholds: Thresholds, notes: list[str]) -> str:
     """Groups and verdict at the old threshold, then the new thresholds and whom they concern."""
     blocks = [
-        "\n".join([text_table(tally.rows()), *(_wrapped(note) for note in [*tally._notes(), *notes])]),
+        "\n".join([text_table(tally.rows()), *(wrap(note) for note in [*tally._notes(), *notes])]),
         f"  {test.verdict.upper()} at {test.where}: {WORDS[test.verdict]}  (p = {p_text(test.p_value)})",
         text_table(test.group_rows()),
         text_table(test.rows()),
-        "\n".join(_wrapped(note) for note in test._notes()),
-        f"  {printable(found._title(), 200)}",
-        text_table(_where(found)),
-        text_table(_whom(found)),
-        "\n".join(_wrapped(note) for note in found._notes()),
+        "\n".join(wrap(note) for note in test._notes()),
+        f"  {printable(thresholds._title(), 200)}",
+        text_table(_columns(thresholds, WHERE)),
+        text_table(_columns(thresholds, WHOM)),
+        "\n".join(wrap(note) for note in thresholds._notes()),
     ]
     return "\n\n".join(block for block in blocks if block)
 
 
-def _where(found: Thresholds) -> list[dict[str, object]]:
-    names = ("group", "before", "threshold", "ci_low", "ci_high", "outcome_before", "outcome_after")
-    return [{name: getattr(one, name) for name in names} for one in found.groups]
-
-
-def _whom(found: Thresholds) -> list[dict[str, object]]:
-    names = ("group", "rate_before", "rate_after", "ratio_before", "ratio_after", "to_positive", "to_negative", "suggestive")
-    return [{name: getattr(one, name) for name in names} for one in found.groups]
+def _columns(thresholds: Thresholds, names: tuple[str, ...]) -> list[dict[str, object]]:
+    return [{name: getattr(group, name) for name in names} for group in thresholds.groups]

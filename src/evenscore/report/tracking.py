@@ -19,18 +19,18 @@ def log_mlflow(audit: Audit, run_id: str | None, prefix: str) -> str:
     if run_id is not None:
         require_text("run_id", run_id)
     try:
-        return _logged(mlflow, audit, run_id, prefix)
+        return _log_run(mlflow, audit, run_id, prefix)
     except mlflow.exceptions.MlflowException as error:
         raise EvenscoreError(f"MLflow refuses: {first_line(error)}") from error
 
 
-def _logged(mlflow: Any, audit: Audit, run_id: str | None, prefix: str) -> str:
+def _log_run(mlflow: Any, audit: Audit, run_id: str | None, prefix: str) -> str:
     client = mlflow.MlflowClient()
     active = mlflow.active_run()
-    found = run_id or (active.info.run_id if active is not None else None)
-    if found is not None:
-        _log(client, found, audit, prefix)
-        return str(found)
+    run_id = run_id or (active.info.run_id if active is not None else None)
+    if run_id is not None:
+        _log(client, run_id, audit, prefix)
+        return str(run_id)
     with mlflow.start_run() as run:
         _log(client, run.info.run_id, audit, prefix)
         return str(run.info.run_id)
@@ -49,10 +49,10 @@ def _log(client: Any, run_id: str, audit: Audit, prefix: str) -> None:
 
 
 def _metrics(audit: Audit) -> dict[str, float]:
-    found = {"max_gap": abs(audit.max_gap), "minimum_detectable_gap": audit.minimum_detectable_gap}
+    metrics = {"max_gap": abs(audit.max_gap), "minimum_detectable_gap": audit.minimum_detectable_gap}
     for key, test in audit.tests.items():
-        found[f"p_value.{_metric_name(key)}"] = test.p_value
-    return found
+        metrics[f"p_value.{_metric_name(key)}"] = test.p_value
+    return metrics
 
 
 def _metric_name(key: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -35,11 +37,11 @@ def headline(verdict: str, tolerance: float | None) -> str:
 
 def audit_sentences(audit: Audit) -> list[Sentence]:
     """The whole audit, most important first."""
-    found = [Sentence("verdict", f"{audit.verdict}: {headline(audit.verdict, audit.tolerance)}")]
+    sentences = [Sentence("verdict", f"{audit.verdict}: {headline(audit.verdict, audit.tolerance)}")]
     for subject in audit.subjects:
         name = f"{subject.name}: " if len(audit.subjects) > 1 else ""
-        found += [Sentence(each.kind, name + each.text) for each in subject_sentences(subject)]
-    return [*found, *(Sentence("limit", text) for text in limits(audit))]
+        sentences += [Sentence(sentence.kind, name + sentence.text) for sentence in subject_sentences(subject)]
+    return [*sentences, *(Sentence("limit", text) for text in limits(audit))]
 
 
 def subject_sentences(subject: Subject) -> list[Sentence]:
@@ -85,8 +87,7 @@ def largest_gap(test: ParityTest) -> str:
 
 def largest_pair(test: ParityTest) -> PairTest | None:
     """The pair of groups with the largest gap."""
-    known = [pair for pair in test.pairs if np.isfinite(pair.max_gap)]
-    return max(known, key=lambda pair: abs(pair.max_gap)) if known else None
+    return test.largest_pair
 
 
 def sides(pair: PairTest, gap: float) -> str:
@@ -99,8 +100,8 @@ def could_be_seen(test: ParityTest) -> str:
     """The smallest gap that could have been seen."""
     if np.isnan(test.minimum_detectable_gap):
         return ""
-    found = f"a constant gap of {test.minimum_detectable_gap:.3g} or more would be found with probability 0.8"
-    return "; ".join(filter(None, (found, at_some_scores(test))))
+    power = f"a constant gap of {test.minimum_detectable_gap:.3g} or more would be found with probability 0.8"
+    return "; ".join(filter(None, (power, at_some_scores(test))))
 
 
 def at_some_scores(test: ParityTest) -> str:
@@ -115,21 +116,22 @@ def at_some_scores(test: ParityTest) -> str:
 
 def where(test: ParityTest, limit: int = 3) -> str:
     """Where along the score a gap is shown, the largest first."""
-    found = sorted(((region, pair) for pair in test.pairs for region in pair.regions), key=lambda each: -abs(each[0].gap))
-    if not found:
+    regions = [(region, pair) for pair in test.pairs for region in pair.regions]
+    regions.sort(key=lambda shown: -abs(shown[0].gap))
+    if not regions:
         spread = "no single score shows a gap by itself; the evidence is spread along the score"
         return spread if test.verdict == DISPARITY else ""
-    more = f"; and {len(found) - limit} more" if len(found) > limit else ""
-    return "a gap is shown for " + "; ".join(_region(*each) for each in found[:limit]) + more
+    more = f"; and {len(regions) - limit} more" if len(regions) > limit else ""
+    return "a gap is shown for " + "; ".join(_region(*shown) for shown in regions[:limit]) + more
 
 
 def _region(region: Region, pair: PairTest) -> str:
     low, high = number_text(region.score_low), number_text(region.score_high)
-    found = f"{sides(pair, region.gap)} by up to {abs(region.gap):.3f}"
+    gap = f"{sides(pair, region.gap)} by up to {abs(region.gap):.3f}"
     if low == high:
-        return f"{found} at score {low}"
+        return f"{gap} at score {low}"
     share = f"{region.share_a:.0%} of {label_text(pair.group_a)} and {region.share_b:.0%} of {label_text(pair.group_b)}"
-    return f"{found} from score {low} to {high} ({share} live there)"
+    return f"{gap} from score {low} to {high} ({share} live there)"
 
 
 def other_weighting(test: ParityTest) -> str:
@@ -145,9 +147,7 @@ def ordering(subject: Subject) -> str:
     """What the ordering test says."""
     test = subject.ordering
     if test.verdict == DISPARITY:
-        shown = sorted((pair for pair in test.pairs if pair.verdict == DISPARITY), key=lambda pair: -pair.at_least)
-        more = _more_pairs(len(shown) - 2)
-        return "order across groups: " + "; ".join(pair.reason for pair in shown[:2]) + more
+        return "order across groups: " + _shown_pairs(test.pairs, "at_least")
     if np.isnan(test.p_value):
         return ""
     return (
@@ -156,18 +156,22 @@ def ordering(subject: Subject) -> str:
     )
 
 
-def _more_pairs(number: int) -> str:
-    return f"; and {number} more pair{'s' if number > 1 else ''} of groups" if number > 0 else ""
+def _shown_pairs(pairs: Iterable[Any], size: str) -> str:
+    """The two pairs of groups with the largest disparities, and how many more there are."""
+    shown = sorted((pair for pair in pairs if pair.verdict == DISPARITY), key=lambda pair: -abs(getattr(pair, size)))
+    more = len(shown) - 2
+    tail = f"; and {more} more pair{'s' if more > 1 else ''} of groups" if more > 0 else ""
+    return "; ".join(pair.reason for pair in shown[:2]) + tail
 
 
 def calibration(subject: Subject) -> str:
     """How far scores are from outcomes, best and worst."""
     if subject.calibration is None:
         return ""
-    known = [one for one in subject.calibration.estimates[:-1] if np.isfinite(one.estimate)]
+    known = [error for error in subject.calibration.estimates[:-1] if np.isfinite(error.estimate)]
     if not known:
         return ""
-    worst, best = max(known, key=lambda one: one.estimate), min(known, key=lambda one: one.estimate)
+    worst, best = max(known, key=lambda error: error.estimate), min(known, key=lambda error: error.estimate)
     words = f"scores of {label_text(worst.group)} are off by {worst.estimate:.3f} ({worst.ci_low:.3f} to {worst.ci_high:.3f})"
     if worst is not best:
         words += f", those of {label_text(best.group)} by {best.estimate:.3f} ({best.ci_low:.3f} to {best.ci_high:.3f})"
@@ -180,10 +184,7 @@ def threshold(subject: Subject) -> str:
     if test is None:
         return ""
     if test.verdict == DISPARITY:
-        shown = sorted((pair for pair in test.pairs if pair.verdict == DISPARITY), key=lambda pair: -abs(pair.gap))
-        more = _more_pairs(len(shown) - 2)
-        words = "; ".join(pair.reason for pair in shown[:2]) + more
-        return f"at the threshold {subject.threshold:g}: {words} (p = {p_text(test.p_value)})"
+        return f"at the threshold {subject.threshold:g}: {_shown_pairs(test.pairs, 'gap')} (p = {p_text(test.p_value)})"
     if np.isnan(test.p_value):
         return f"at the threshold {subject.threshold:g} nothing can be judged: {test.reason}"
     gap = f"largest gap {abs(test.max_gap):.3f}, p = {p_text(test.p_value)}"
@@ -192,12 +193,14 @@ def threshold(subject: Subject) -> str:
 
 def thresholds(subject: Subject) -> str:
     """The thresholds that would even out outcomes."""
-    found = subject.thresholds
-    if found is None or subject.marginal is None or subject.marginal.verdict != DISPARITY:
+    solution = subject.thresholds
+    if solution is None or subject.marginal is None or subject.marginal.verdict != DISPARITY:
         return ""
-    each = ", ".join(f"{number_text(one.threshold)} for {label_text(one.group)}" for one in found.groups[:6])
-    state = "would have the same expected outcome at their thresholds" if found.solved else "would come closest to equal outcomes"
-    return f"with {each} all groups {state}, at the same overall share of positive decisions"
+    by_group = ", ".join(f"{number_text(own.threshold)} for {label_text(own.group)}" for own in solution.groups[:6])
+    state = "would have the same expected outcome at their thresholds"
+    if not solution.solved:
+        state = "would come closest to equal outcomes"
+    return f"with {by_group} all groups {state}, at the same overall share of positive decisions"
 
 
 def impact(subject: Subject) -> str:
@@ -222,22 +225,22 @@ def repair(subject: Subject) -> str:
 
 def limits(audit: Audit) -> list[str]:
     """What the audit does not say."""
-    found = []
+    texts = []
     if audit.verdict == INCONCLUSIVE:
-        found.append("that no disparity is shown is not evidence that there is none: see what could have been seen")
+        texts.append("that no disparity is shown is not evidence that there is none: see what could have been seen")
     for subject in audit.subjects:
         name = f"{subject.name}: " if len(audit.subjects) > 1 else ""
-        found += [name + text for text in _subject_limits(subject)]
+        texts += [name + text for text in _subject_limits(subject)]
     if len(audit.subjects) > 1:
-        found.append(
+        texts.append(
             f"{len(audit.subjects)} scores and attributes share the level {audit.alpha:g}: each is tested at "
             f"{audit.subjects[0].alpha:.3g}"
         )
-    found.append(
+    texts.append(
         "outcomes are taken as recorded: if they are measured differently for different groups, equal outcomes would not show it. "
         "Parity of outcomes given the score says nothing about who gets which score, or how the score is used"
     )
-    return found
+    return texts
 
 
 def _subject_limits(subject: Subject) -> list[str]:
@@ -247,25 +250,25 @@ def _subject_limits(subject: Subject) -> list[str]:
         "impact": "impact on decisions",
         "repair": "repair",
     }
-    found = [f"{names[step]} is not given: {reason}" for step, reason in subject.unavailable.items()]
+    texts = [f"{names[step]} is not given: {reason}" for step, reason in subject.unavailable.items()]
     tally, test = subject.tally, subject.parity
     spans = [pair.interval for pair in test.pairs if pair.judged]
     if spans:
         low, high = min(span[0] for span in spans), max(span[1] for span in spans)
-        found.append(
+        texts.append(
             f"only scores from {number_text(low)} to {number_text(high)} were compared, where both groups have enough people"
         )
     if getattr(tally, "released", None):
-        found.append("this is a released tally, thinned so that no few people can be told apart: curves are coarser than the data")
+        texts.append("this is a released tally, thinned so that no few people can be told apart: curves are coarser than the data")
     if tally.independent:
-        found.append("rows were declared independent; if people occur in several rows, false alarms are likely")
+        texts.append("rows were declared independent; if people occur in several rows, false alarms are likely")
     unlabelled = sum(tally.n_unlabelled.values())
     if unlabelled:
-        found.append(f"{unlabelled:,} rows have no known outcome; the audit is about those that have one")
+        texts.append(f"{unlabelled:,} rows have no known outcome; the audit is about those that have one")
     unjudged = [pair for pair in test.pairs if not pair.judged]
     if unjudged and len(unjudged) < len(test.pairs):
-        found.append(f"{len(unjudged)} of {len(test.pairs)} pairs of groups could not be judged: too few people in common scores")
+        texts.append(f"{len(unjudged)} of {len(test.pairs)} pairs of groups could not be judged: too few people in common scores")
     few = [label_text(group) for group, users in tally.n_users.items() if users < 30]
     if few:
-        found.append(f"fewer than 30 users: {', '.join(few[:10])}{' ...' if len(few) > 10 else ''}")
-    return found
+        texts.append(f"fewer than 30 users: {', '.join(few[:10])}{' ...' if len(few) > 10 else ''}")
+    return texts

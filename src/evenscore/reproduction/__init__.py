@@ -59,17 +59,17 @@ class Reproduction(Table):
             "seed": self.seed,
             "fast": self.fast,
             "findings": self.rows(),
-            "true_calibration_error": _rounded(self.truths),
+            "true_calibration_error": _round(self.truths),
             "bias": [
-                {"kind": b.kind, "users": b.users, "method": b.method, "bias": _rounded(b.bias), "error": _rounded(b.error)}
+                {"kind": b.kind, "users": b.users, "method": b.method, "bias": _round(b.bias), "error": _round(b.error)}
                 for b in self.biases
             ],
             "readings": [
-                {"reading": reading.name, "points": _rounded(reading.test.points), "p_value": _rounded(reading.test.p_value)}
+                {"reading": reading.name, "points": _round(reading.test.points), "p_value": _round(reading.test.p_value)}
                 for reading in self.readings
             ],
-            "repeated": _rounded(self.flip.rows()),
-            "without_gap": _rounded(self.null.rows()),
+            "repeated": _round(self.flip.rows()),
+            "without_gap": _round(self.null.rows()),
             "sensitivity": self.sensitivity,
         }
 
@@ -199,11 +199,11 @@ def _kept_runs(folder: Path, seed: int) -> Path:
     return runs
 
 
-def _rounded(value: Any) -> Any:
+def _round(value: Any) -> Any:
     """JSON-ready values with as many digits as can be relied on."""
     ready = json_ready(value)
     if isinstance(ready, dict):
-        return {key: _rounded(item) for key, item in ready.items()}
+        return {key: _round(item) for key, item in ready.items()}
     if isinstance(ready, list):
-        return [_rounded(item) for item in ready]
+        return [_round(item) for item in ready]
     return float(f"{ready:.{DIGITS}g}") if isinstance(ready, float) else ready

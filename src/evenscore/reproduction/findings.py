@@ -92,7 +92,7 @@ def _sizes(null: Study) -> Finding:
     return Finding("b2", says, holds, figures)
 
 
-def _listed(found: list[Bias], kind: str, methods: tuple[str, ...]) -> str:
+def _list_biases(found: list[Bias], kind: str, methods: tuple[str, ...]) -> str:
     lines = [f"{method} " + "/".join(signed(pick(found, kind, users, method).bias) for users in BIAS_USERS) for method in methods]
     return f"bias at {'/'.join(map(str, BIAS_USERS))} users: " + "; ".join(lines)
 
@@ -118,14 +118,14 @@ def _dependent(found: list[Bias]) -> Finding:
     )
     low = all(_low(found, DEPENDENT, users, CE_NP) for users in large)
     says = "with dependent rows CE_NP has much less bias than ECE and MSCE, which take rows for people"
-    return Finding("c1", says, ordered and clearly and low, _listed(found, DEPENDENT, (CE_NP, ECE, MSCE)))
+    return Finding("c1", says, ordered and clearly and low, _list_biases(found, DEPENDENT, (CE_NP, ECE, MSCE)))
 
 
 def _independent(found: list[Bias]) -> Finding:
     ordered = all(_smaller(found, INDEPENDENT, users, CE_NP, ECE) for users in BIAS_USERS[:-1])
     low = all(_low(found, INDEPENDENT, users, CE_NP) for users in BIAS_USERS[2:])
     says = "with independent rows CE_NP is as good: less bias than ECE in small samples, near zero from 500 on"
-    return Finding("c2", says, ordered and low, _listed(found, INDEPENDENT, (CE_NP, ECE, MSCE)))
+    return Finding("c2", says, ordered and low, _list_biases(found, INDEPENDENT, (CE_NP, ECE, MSCE)))
 
 
 def _falls(found: list[Bias]) -> Finding:
@@ -135,7 +135,7 @@ def _falls(found: list[Bias]) -> Finding:
         holds &= abs(last.bias) < abs(first.bias) + ERRORS * (first.error**2 + last.error**2) ** 0.5
     holds &= all(_low(found, INDEPENDENT, BIAS_USERS[-1], method) for method in (CE_NP, ECE, MSCE))
     says = "with independent rows the bias of all three goes to zero as the sample grows"
-    return Finding("c3", says, bool(holds), _listed(found, INDEPENDENT, (CE_NP, ECE, MSCE)))
+    return Finding("c3", says, bool(holds), _list_biases(found, INDEPENDENT, (CE_NP, ECE, MSCE)))
 
 
 def _weights(found: list[Bias]) -> Finding:
@@ -145,4 +145,4 @@ def _weights(found: list[Bias]) -> Finding:
         for by_user, by_row in ((ECE_USER, ECE), (MSCE_USER, MSCE))
     )
     says = "not in the paper: in large samples user weights alone repair ECE and MSCE, so the gain is that of the weights"
-    return Finding("c4", says, holds, _listed(found, DEPENDENT, (ECE, ECE_USER, MSCE, MSCE_USER)))
+    return Finding("c4", says, holds, _list_biases(found, DEPENDENT, (ECE, ECE_USER, MSCE, MSCE_USER)))

@@ -49,9 +49,8 @@ def _opening(found: Reproduction) -> list[Block]:
         Words(f"{PAPER}."),
         Words(
             f"Written by `evenscore reproduce{' --fast' if found.fast else ''} --seed {found.seed}` ({effort}). {held} of "
-            f"{len(found.findings)} findings hold. The command checks them by itself and ends with 1 when one does not. The "
-            "same seed gives "
-            "the same page, byte for byte."
+            f"{len(found.findings)} findings hold. The command checks them by itself and ends with 1 when one does not. The same "
+            "seed gives the same page, byte for byte."
         ),
         Rows(rows),
     ]
@@ -72,24 +71,23 @@ def _flip(found: Reproduction, figures: dict[str, dict[str, bytes]]) -> list[Blo
     return [
         Heading("Figures 1 and 2: ten users"),
         Words(
-            "Two groups of 50,000 people, one row each. At the same score group 1 has slightly lower outcomes. Then ten "
-            "people with 1,000 "
-            "rows each and much better outcomes join group 1: a tenth more rows, a hundredth of a percent more people."
+            "Two groups of 50,000 people, one row each. At the same score group 1 has slightly lower outcomes. Then ten people "
+            "with 1,000 rows each and much better outcomes join group 1: a tenth more rows, a hundredth of a percent more "
+            "people."
         ),
         _picture(figures, "figure-1", "Figure 1. Smoothed outcomes before and after the injection, every row counting the same."),
         Words("**Figure 1.** Smoothed outcomes before the injection (left) and after it (right), every row counting the same."),
         _picture(figures, "figure-2", "Figure 2. The test on the injected data, taking rows for people, and by users."),
         Words(
-            "**Figure 2.** The gap on the injected data with rows taken for people (left), and with users as the unit "
-            "(right), each with its simultaneous 95 % band."
+            "**Figure 2.** The gap on the injected data with rows taken for people (left), and with users as the unit (right), "
+            "each with its simultaneous 95 % band."
         ),
         Rows(tuple(reading.row() for reading in found.readings)),
         Words(f"The same in {found.flip.runs} further draws, with Monte Carlo errors:"),
         Rows(counts),
         Words(
             f"And without any true gap (b0 = 0 in both groups, the same ten users, {found.null.runs} draws), how often the "
-            "default test of "
-            "this package rejects at the 5 % level:"
+            "default test of this package rejects at the 5 % level:"
         ),
         Rows(sizes),
     ]
@@ -101,14 +99,12 @@ def _bias(found: Reproduction, figures: dict[str, dict[str, bytes]]) -> list[Blo
         Heading("Figure 3: bias of calibration errors"),
         Words(
             "In the dependent data users have 1 + Poisson(4) rows; the more rows, the higher the scores and the better "
-            "calibrated they are. "
-            "In the independent data everybody has one row."
+            "calibrated they are. In the independent data everybody has one row."
         ),
         _picture(figures, "figure-3", "Figure 3. Bias of calibration errors over the number of users."),
         Words(
-            f"**Figure 3.** Mean of estimate minus true calibration error over {found.bias_runs} draws; bars are two Monte "
-            "Carlo errors. "
-            "The dotted line is where methods that take rows for people end."
+            f"**Figure 3.** Mean of estimate minus true calibration error over {found.bias_runs} draws; bars are two Monte Carlo "
+            "errors. The dotted line is where methods that take rows for people end."
         ),
         Rows(truths),
         Words("Dependent rows, bias with its Monte Carlo error:"),
@@ -130,35 +126,28 @@ def _rests(found: Reproduction) -> list[Block]:
         Heading("What rests on what"),
         Lines(
             (
-                "**The flip rests on our reading of unstated settings.** It needs a small gap and a smooth curve. With a "
-                "larger gap ten "
-                "users turn fewer points around, and with a narrower bandwidth only those near their ten scores:",
+                "**The flip rests on our reading of unstated settings.** It needs a small gap and a smooth curve. With a larger "
+                "gap ten users turn fewer points around, and with a narrower bandwidth only those near their ten scores:",
             )
         ),
         Rows(tuple(_sensitivity(row) for row in found.sensitivity)),
         Lines(
             (
                 "**That the per-user reading does not flip rests on nothing of the kind**: ten users among 50,000 weigh ten "
-                "users' worth "
-                "with any bandwidth and any gap.",
+                "users' worth with any bandwidth and any gap.",
                 "**With dependent rows the gain of CE_NP is that of the user weights, not of the kernel.** The paper gives "
-                "weights 1/n to "
-                f"CE_NP alone. ECE and MSCE by rows estimate another quantity, the error per row, which is {gap:+.4f} away "
-                "from the error "
-                f"per user, and at {last:,} users they are off by {bias(DEPENDENT, last, ECE)} and "
-                f"{bias(DEPENDENT, last, MSCE)}. With the "
-                f"same user weights they are off by {bias(DEPENDENT, last, ECE_USER)} and {bias(DEPENDENT, last, MSCE_USER)}, "
-                "CE_NP by "
+                "weights 1/n to CE_NP alone. ECE and MSCE by rows estimate another quantity, the error per row, which is "
+                f"{gap:+.4f} away from the error per user, and at {last:,} users they are off by {bias(DEPENDENT, last, ECE)} "
+                f"and {bias(DEPENDENT, last, MSCE)}. With the same user weights they are off by "
+                f"{bias(DEPENDENT, last, ECE_USER)} and {bias(DEPENDENT, last, MSCE_USER)}, CE_NP by "
                 f"{bias(DEPENDENT, last, CE_NP)}. In small samples smoothing helps, too: at 50 users ECE by users is off by "
                 f"{bias(DEPENDENT, 50, ECE_USER)}, CE_NP by {bias(DEPENDENT, 50, CE_NP)}.",
                 "**With independent rows CE_NP is not the best.** MSCE has the smallest bias (at 50 users "
-                f"{bias(INDEPENDENT, 50, MSCE)}, "
-                f"CE_NP {bias(INDEPENDENT, 50, CE_NP)}, ECE {bias(INDEPENDENT, 50, ECE)}); the paper's \"as good as the "
-                'benchmarks" holds '
-                "from some 500 users on.",
+                f"{bias(INDEPENDENT, 50, MSCE)}, CE_NP {bias(INDEPENDENT, 50, CE_NP)}, ECE {bias(INDEPENDENT, 50, ECE)}); the "
+                'paper\'s "as good as the benchmarks" holds from some 500 users on.',
                 "**Whether a bias is one depends on the target.** Per user is the reading under which the paper's Figure 3 "
-                "comes out. Someone "
-                "who wants the error per row should weigh rows the same, and then the methods by rows have the smaller bias.",
+                "comes out. Someone who wants the error per row should weigh rows the same, and then the methods by rows have "
+                "the smaller bias.",
             )
         ),
     ]

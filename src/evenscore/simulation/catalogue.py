@@ -69,7 +69,7 @@ CATALOGUE: dict[str, Callable[[int], Known]] = {
 }
 
 
-def named(name: str, users: int) -> Known:
+def make_simulation(name: str, users: int) -> Known:
     """A simulation of the catalogue with so many users a group."""
     if name not in CATALOGUE:
         raise OptionError(f"no simulation is called {name!r}; there are: {listing(CATALOGUE)}")

@@ -170,7 +170,7 @@ class PoissonRows:
     def support(self) -> tuple[Ints, Floats]:
         """The numbers of rows that occur, and the chance of each number or fewer."""
         further = np.arange(int(self.mean + 12 * np.sqrt(self.mean) + 30))
-        return further + 1, _closed(special.pdtr(further, self.mean))
+        return further + 1, _end_with_one(special.pdtr(further, self.mean))
 
     def __str__(self) -> str:
         return f"1 + Poisson({self.mean:g}) rows"
@@ -190,7 +190,7 @@ class ParetoRows:
     def support(self) -> tuple[Ints, Floats]:
         """The numbers of rows that occur, and the chance of each number or fewer."""
         rows = np.arange(1, self.cap + 1)
-        return rows, _closed(1 - np.power(rows + 1.0, -self.shape, dtype=np.float64))
+        return rows, _end_with_one(1 - np.power(rows + 1.0, -self.shape, dtype=np.float64))
 
     def __str__(self) -> str:
         return f"Pareto({self.shape:g}) rows up to {self.cap:,}"
@@ -199,7 +199,7 @@ class ParetoRows:
 RowsPerUser = FixedRows | PoissonRows | ParetoRows
 
 
-def _closed(chances: Floats) -> Floats:
+def _end_with_one(chances: Floats) -> Floats:
     """Cumulated chances that end with 1."""
     chances = np.asarray(chances, dtype=np.float64).copy()
     chances[-1] = 1.0

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenscore.errors import require_count, require_option
 from evenscore.simulation.distributions import BusyBeta, density_of, rows_of
+from evenscore.simulation.ingredients import plain
 from evenscore.simulation.outcomes import BusyCurve, correlated_normals, curve_of, draw_outcomes, pulled
-from evenscore.tables import FRAMES
+from evenscore.tables import FRAMES, values_of
 from evenscore.types import Array, Floats, Ints
 
 if TYPE_CHECKING:
@@ -19,15 +20,29 @@ if TYPE_CHECKING:
 
 Data = dict[str, Array]
 Seed = int | Sequence[int]
-Spec = TypeVar("Spec")
 
 
-def drawn(draw: Callable[[Spec, np.random.Generator], Data], spec: Spec, seed: Seed, frame: str | None) -> Any:
-    """What ``draw`` draws with the seed: a dict of arrays, or a frame of that kind."""
-    if frame is not None:
-        require_option("frame", frame, FRAMES)
-    columns = draw(spec, np.random.default_rng(_seed_words(seed)))
-    return columns if frame is None else _as_frame(columns, frame)
+class Specification:
+    """What every simulation has: rows drawn with a seed, and its own fields in JSON-ready values. Subclasses are dataclasses."""
+
+    __slots__ = ()
+
+    def _draw(self, rng: np.random.Generator) -> Data:
+        raise NotImplementedError
+
+    def data(self, seed: Seed = 0, frame: str | None = None) -> Any:
+        """Rows drawn with the seed: a dict of arrays, or a frame of that kind.
+
+        An outcome that is not known is nan, or null in a frame.
+        """
+        if frame is not None:
+            require_option("frame", frame, FRAMES)
+        columns = self._draw(np.random.default_rng(_seed_words(seed)))
+        return columns if frame is None else _as_frame(columns, frame)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole specification in JSON-ready values; an ingredient also says what kind it is."""
+        return {name: plain(value) for name, value in values_of(self).items()}
 
 
 def _seed_words(seed: Seed) -> list[int]:
@@ -58,16 +73,16 @@ def draw(spec: Simulation, rng: np.random.Generator) -> Data:
     if any(spec.informative):
         mean = pulled(mean, np.array(spec.informative)[group] * np.where(activity >= 0.5, 1.0, -1.0)[user])
     columns = {"score": score, "outcome": _outcomes(spec, rng, mean, user), "group": group, "user": user}
-    columns = _joined([columns, *_power_users(spec, rng, n_users)])
-    columns["outcome"] = _labelled(spec, columns["score"], columns["outcome"])
+    columns = _join_columns([columns, *_power_users(spec, rng, n_users)])
+    columns["outcome"] = _withhold_outcomes(spec, columns["score"], columns["outcome"])
     return columns | {"group": label_array(spec.groups)[columns["group"]]}
 
 
 def _numbers_of_rows(spec: Simulation, activity: Floats) -> Ints:
     if len(set(spec.rows_per_user)) == 1:
         return rows_of(spec.rows_per_user[0], activity)
-    parts = np.split(activity, np.cumsum(spec.users)[:-1])
-    return np.concatenate([rows_of(rows, own) for rows, own in zip(spec.rows_per_user, parts, strict=True)])
+    activities = np.split(activity, np.cumsum(spec.users)[:-1])
+    return np.concatenate([rows_of(rows, own) for rows, own in zip(spec.rows_per_user, activities, strict=True)])
 
 
 def _scores_and_means(spec: Simulation, group: Ints, latent: Floats, n_rows: Ints) -> tuple[Floats, Floats]:
@@ -75,7 +90,7 @@ def _scores_and_means(spec: Simulation, group: Ints, latent: Floats, n_rows: Int
     score, mean = np.empty(len(group)), np.empty(len(group))
     for place, rows in enumerate(_split(group, len(spec.groups))):
         density, curve = spec.scores[place], spec.curves[place]
-        limit = max([part.limit for part in (density, curve) if isinstance(part, BusyBeta | BusyCurve)], default=1)
+        limit = max([busy.limit for busy in (density, curve) if isinstance(busy, BusyBeta | BusyCurve)], default=1)
         for level, own in enumerate(_split(np.minimum(n_rows[rows], limit) - 1, limit), start=1):
             at = rows[own]
             score[at] = density_of(density, level).scores(latent[at])
@@ -114,11 +129,11 @@ def _power_users(spec: Simulation, rng: np.random.Generator, n_users: int) -> li
     return found
 
 
-def _joined(parts: list[Data]) -> Data:
-    return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+def _join_columns(drawn: list[Data]) -> Data:
+    return drawn[0] if len(drawn) == 1 else {name: np.concatenate([columns[name] for columns in drawn]) for name in drawn[0]}
 
 
-def _labelled(spec: Simulation, score: Floats, outcome: Array) -> Array:
+def _withhold_outcomes(spec: Simulation, score: Floats, outcome: Array) -> Array:
     """Outcomes with nan where the decision withheld them."""
     if spec.threshold is None:
         return outcome

@@ -21,11 +21,12 @@ from evenscore.simulation.distributions import (
 from evenscore.simulation.outcomes import AnyCurve, Bump, BusyCurve, Curve
 from evenscore.simulation.power_users import PowerUsers
 
-Part = TypeVar("Part")
+Value = TypeVar("Value")
+Pair = TypeVar("Pair", Beta, Curve)
 Label = str | int | float | bool
 
-PARTS = (Beta, BusyBeta, Discrete, FixedRows, PoissonRows, ParetoRows, Curve, BusyCurve, PowerUsers)
-KINDS: dict[str, Callable[..., Any]] = {part.__name__: part for part in PARTS}
+INGREDIENTS = (Beta, BusyBeta, Discrete, FixedRows, PoissonRows, ParetoRows, Curve, BusyCurve, PowerUsers)
+KINDS: dict[str, Callable[..., Any]] = {kind.__name__: kind for kind in INGREDIENTS}
 
 
 def require_distinct(groups: tuple[Label, ...]) -> None:
@@ -42,7 +43,7 @@ def place_of(group: Any, groups: tuple[Label, ...]) -> int:
     raise OptionError(f"no group {shortened(group)}; the simulation has: {listing(map(repr, groups))}")
 
 
-def by_group(name: str, given: Part | Mapping[Any, Part], labels: tuple[Label, ...]) -> list[Part]:
+def by_group(name: str, given: Value | Mapping[Any, Value], labels: tuple[Label, ...]) -> list[Value]:
     """One value for each group."""
     if not isinstance(given, Mapping):
         return [given] * len(labels)
@@ -53,11 +54,8 @@ def by_group(name: str, given: Part | Mapping[Any, Part], labels: tuple[Label, .
 
 def as_density(given: Any) -> Density:
     """A density, or the two numbers of a Beta."""
-    if isinstance(given, Beta | Discrete):
-        return given
-    if isinstance(given, tuple) and len(given) == 2:
-        return Beta(*given)
-    raise OptionError(f"score={shortened(given)} is not known; give (a, b) for a Beta density, Beta(a, b) or Discrete(values)")
+    hint = "give (a, b) for a Beta density, Beta(a, b) or Discrete(values)"
+    return given if isinstance(given, Discrete) else _from_pair("score", given, Beta, hint)
 
 
 def as_any_density(given: Any) -> AnyDensity:
@@ -67,11 +65,15 @@ def as_any_density(given: Any) -> AnyDensity:
 
 def as_curve(given: Any) -> Curve:
     """A curve, or its intercept and slope."""
-    if isinstance(given, Curve):
+    return _from_pair("curve", given, Curve, "give (intercept, slope) or Curve(intercept, slope, bump)")
+
+
+def _from_pair(name: str, given: Any, kind: type[Pair], hint: str) -> Pair:
+    if isinstance(given, kind):
         return given
     if isinstance(given, tuple) and len(given) == 2:
-        return Curve(*given)
-    raise OptionError(f"curve={shortened(given)} is not known; give (intercept, slope) or Curve(intercept, slope, bump)")
+        return kind(*given)
+    raise OptionError(f"{name}={shortened(given)} is not known; {hint}")
 
 
 def as_any_curve(given: Any) -> AnyCurve:
@@ -85,7 +87,7 @@ def as_rows(given: Any) -> RowsPerUser:
 
 
 def plain(value: Any) -> Any:
-    """JSON-ready values; a part also says what kind it is."""
+    """JSON-ready values; an ingredient also says what kind it is."""
     if isinstance(value, tuple):
         return [plain(item) for item in value]
     if hasattr(value, "__dataclass_fields__"):
@@ -93,10 +95,10 @@ def plain(value: Any) -> Any:
     return value
 
 
-def read_part(value: Any) -> Any:
+def read_plain(value: Any) -> Any:
     """The inverse of ``plain``."""
     if isinstance(value, list | tuple):
-        return tuple(read_part(item) for item in value)
+        return tuple(read_plain(item) for item in value)
     if not isinstance(value, Mapping):
         return value
     entries = dict(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ from evenscore.errors import (
     shortened,
 )
 from evenscore.simulation.distributions import PoissonRows, RowsPerUser, rows_of
-from evenscore.simulation.drawing import Data, Seed, drawn, label_array
-from evenscore.simulation.ingredients import Label, as_rows, by_group, place_of, plain, require_distinct
+from evenscore.simulation.drawing import Data, Specification, label_array
+from evenscore.simulation.ingredients import Label, as_rows, by_group, place_of, require_distinct
 from evenscore.simulation.outcomes import BINARY
 from evenscore.tables import label_text
 from evenscore.types import Floats
@@ -35,7 +35,7 @@ WAVE = 1.5  # how fast the bend goes up and down, per standard deviation of the 
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Objectives:
+class Objectives(Specification):
     """What ``simulate_objectives`` specifies; tuples are in the order of the groups or of the objectives.
 
     Data are drawn by ``.data(seed)``: columns score_<objective> and <objective> for each, group and user.
@@ -100,21 +100,13 @@ class Objectives:
         """The column arguments of ``es.calibrate_jointly`` and its audits."""
         return {"scores": self.score_columns, "outcomes": list(self.objectives), "group": "group", "user": "user"}
 
-    def data(self, seed: Seed = 0, frame: str | None = None) -> Any:
-        """Rows drawn with the seed, users side by side: a dict of arrays or a frame of that kind.
-
-        An unknown label is nan, or null in a frame.
-        """
-        return drawn(_draw, self, seed, frame)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The whole specification in JSON-ready values."""
-        return {field.name: plain(getattr(self, field.name)) for field in fields(self)}
+    def _draw(self, rng: np.random.Generator) -> Data:
+        return _draw_rows(self, rng)
 
     def __repr__(self) -> str:
         people = ", ".join(f"{label_text(label)}: {users:,} users" for label, users in zip(self.groups, self.users, strict=True))
-        parts = ", ".join(f"{name} ({kind})" for name, kind in zip(self.objectives, self.kinds, strict=True))
-        return f"Objectives: {self.name}\n  {people}, {self.rows_per_user} a user\n  {parts}"
+        objectives = ", ".join(f"{name} ({kind})" for name, kind in zip(self.objectives, self.kinds, strict=True))
+        return f"Objectives: {self.name}\n  {people}, {self.rows_per_user} a user\n  {objectives}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +273,7 @@ def toy(users: int = 1000) -> Objectives:
 # Drawing
 
 
-def _draw(spec: Objectives, rng: np.random.Generator) -> Data:
+def _draw_rows(spec: Objectives, rng: np.random.Generator) -> Data:
     """Users and their rows, then scores and labels of all objectives."""
     n_users = sum(spec.users)
     n_rows = rows_of(spec.rows_per_user, rng.random(n_users))

@@ -64,8 +64,8 @@ class Curve:
             values = score
         else:
             # 0 times an infinite logit is not 0
-            moved = np.zeros(score.shape) if self.slope == 0 else self.slope * _transformed(score, transform)
-            values = _expected(self.intercept + moved, self.link)
+            moved = np.zeros(score.shape) if self.slope == 0 else self.slope * _transform(score, transform)
+            values = _inverse_link(self.intercept + moved, self.link)
         if self.bump is None:
             return np.asarray(values)
         distance = (score - self.bump.centre) / self.bump.width
@@ -75,8 +75,8 @@ class Curve:
         transform = self.transform or self.link
         inner = f"{self.intercept:g} + {self.slope:g} {LINKS[transform]}"
         calibrated = (self.intercept, self.slope, transform) == (0, 1, self.link)
-        parts = ["s" if calibrated else INVERSES[self.link].format(inner)]
-        return " with ".join(parts + ([str(self.bump)] if self.bump else []))
+        curve = "s" if calibrated else INVERSES[self.link].format(inner)
+        return f"{curve} with {self.bump}" if self.bump else curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def curve_of(curve: AnyCurve, n_rows: int) -> Curve:
     return curve.of(n_rows) if isinstance(curve, BusyCurve) else curve
 
 
-def _transformed(score: Floats, transform: str) -> Floats:
+def _transform(score: Floats, transform: str) -> Floats:
     """f(s); scipy's functions give -inf at the end without a warning."""
     if transform == "logit":
         return special.logit(score)
@@ -123,7 +123,7 @@ def _transformed(score: Floats, transform: str) -> Floats:
     return special.log1p(-score) if transform == "flip" else score
 
 
-def _expected(linear: Floats, link: str) -> Floats:
+def _inverse_link(linear: Floats, link: str) -> Floats:
     """g^-1 of the linear part, kept in [0, 1]."""
     if link == "logit":
         return np.asarray(special.expit(linear))

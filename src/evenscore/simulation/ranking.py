@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ from scipy import special
 
 from evenscore.errors import OptionError, require_count, require_number, require_option, require_sequence, require_text, shortened
 from evenscore.simulation.distributions import Density, RowsPerUser, rows_of
-from evenscore.simulation.drawing import Data, Seed, drawn, label_array
-from evenscore.simulation.ingredients import Label, as_curve, as_density, as_rows, by_group, plain, require_distinct
+from evenscore.simulation.drawing import Data, Specification, label_array
+from evenscore.simulation.ingredients import Label, as_curve, as_density, as_rows, by_group, require_distinct
 from evenscore.simulation.outcomes import BINARY, Curve, draw_outcomes
 from evenscore.types import Floats
 
@@ -22,7 +22,7 @@ LONGEST = 200  # items of a query up to which discounted exposure is added up ex
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RankingSimulation:
+class RankingSimulation(Specification):
     """What ``simulate_ranking`` specifies; tuples are in the order of the groups.
 
     users: creators of items, by group. shares: how likely an item is of each group. Items of a query, and items of a creator, have
@@ -60,13 +60,8 @@ class RankingSimulation:
         """What calibration would do to the ranks, without end of queries and creators."""
         return RankingTruth(self)
 
-    def data(self, seed: Seed = 0, frame: str | None = None) -> Any:
-        """Items drawn with the seed, by query: a dict of arrays query, score, outcome, group, user, or a frame of that kind."""
-        return drawn(_draw, self, seed, frame)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The whole specification in JSON-ready values; a part also says what kind it is."""
-        return {field.name: plain(getattr(self, field.name)) for field in fields(self)}
+    def _draw(self, rng: np.random.Generator) -> Data:
+        return _draw_items(self, rng)
 
     def __repr__(self) -> str:
         head = f"RankingSimulation: {self.name}, {self.queries:,} queries of {str(self.items).replace('row', 'item')}"
@@ -140,7 +135,7 @@ def simulate_ranking(
     )
 
 
-def _draw(spec: RankingSimulation, rng: np.random.Generator) -> Data:
+def _draw_items(spec: RankingSimulation, rng: np.random.Generator) -> Data:
     n_items = rows_of(spec.items, rng.random(spec.queries))
     query = np.repeat(np.arange(spec.queries), n_items)
     group = np.searchsorted(np.cumsum(spec.shares)[:-1], rng.random(len(query)), side="right")

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
+
 from evenscore.errors import (
     OptionError,
     listing,
@@ -24,7 +26,7 @@ from evenscore.simulation.distributions import (
     RowsPerUser,
     density_of,
 )
-from evenscore.simulation.drawing import Seed, draw, drawn
+from evenscore.simulation.drawing import Data, Specification, draw
 from evenscore.simulation.ingredients import (
     Label,
     as_any_curve,
@@ -32,8 +34,7 @@ from evenscore.simulation.ingredients import (
     as_rows,
     by_group,
     place_of,
-    plain,
-    read_part,
+    read_plain,
     require_distinct,
 )
 from evenscore.simulation.outcomes import BINARY, OUTCOMES, AnyCurve, BusyCurve
@@ -43,7 +44,7 @@ from evenscore.tables import label_text
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Simulation:
+class Simulation(Specification):
     """What ``es.simulate`` specifies; tuples are in the order of the groups.
 
     Data are drawn by ``.data(seed)``; what they would show without end is ``.truth``.
@@ -104,16 +105,8 @@ class Simulation:
         """Where a group stands among the groups."""
         return place_of(group, self.groups)
 
-    def data(self, seed: Seed = 0, frame: str | None = None) -> Any:
-        """Rows drawn with the seed, users side by side: a dict of arrays score, outcome, group, user, or a frame of that kind.
-
-        With a ``threshold`` the outcome is nan, or null in a frame, where the decision withheld it.
-        """
-        return drawn(draw, self, seed, frame)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The whole specification in JSON-ready values; a part also says what kind it is."""
-        return {field.name: plain(getattr(self, field.name)) for field in fields(self)}
+    def _draw(self, rng: np.random.Generator) -> Data:
+        return draw(self, rng)
 
     @classmethod
     def from_dict(cls, written: Mapping[str, Any]) -> Simulation:
@@ -125,15 +118,15 @@ class Simulation:
                 [*(f"no {name}" for name in sorted(known - given)), *(f"unknown {name}" for name in sorted(given - known))]
             )
             raise OptionError(f"this is not a written simulation: {wrong}")
-        return cls(**{name: read_part(value) for name, value in written.items()})
+        return cls(**{name: read_plain(value) for name, value in written.items()})
 
     def __repr__(self) -> str:
         head = f"Simulation: {self.name}" + (" (users span groups)" if self.spanning else "")
         lines = []
         for place, label in enumerate(self.groups):
             busy = f", busier half pulled {self.informative[place]:+g}" if self.informative[place] else ""
-            parts = f"{self.users[place]:,} users, {self.rows_per_user[place]} each, scores {self.scores[place]}"
-            lines.append(f"  {label_text(label)}: {parts}, curve {self.curves[place]}{busy}")
+            drawn = f"{self.users[place]:,} users, {self.rows_per_user[place]} each, scores {self.scores[place]}"
+            lines.append(f"  {label_text(label)}: {drawn}, curve {self.curves[place]}{busy}")
         lines += [f"  {label_text(power.group)}: and {power}" for power in self.power_users]
         alike = f"correlation of outcomes {self.outcome_correlation:g}, of scores {self.score_correlation:g}"
         noise = "" if self.outcome == BINARY else f" of scale {self.scale:g}"
@@ -191,7 +184,7 @@ def simulate(
     threshold, positive
         The outcome is known only where the decision is positive: from the threshold on, or with ``positive="below"`` below it.
     name
-        What reports call it; made from its parts if not given.
+        What reports call it; made from its ingredients if not given.
 
     Returns
     -------
@@ -245,15 +238,15 @@ def _side(spec: Simulation) -> str:
     return f"{spec.threshold:g} or more" if spec.positive == "above" else f"below {spec.threshold:g}"
 
 
-# Checks and parts
+# Checks
 
 
 def _require_possible(spec: Simulation) -> None:
-    """Refuse parts that do not go together, each with the reason."""
+    """Refuse ingredients that do not go together, each with the reason."""
     pulled_rows = [rows for rows, pull in zip(spec.rows_per_user, spec.informative, strict=True) if pull]
     if any(isinstance(rows, FixedRows) for rows in pulled_rows):
         raise OptionError("informative rows need users with different numbers of rows: PoissonRows or ParetoRows")
-    busy = any(isinstance(part, BusyBeta | BusyCurve) for part in (*spec.scores, *spec.curves))
+    busy = any(isinstance(ingredient, BusyBeta | BusyCurve) for ingredient in (*spec.scores, *spec.curves))
     if busy and any(spec.informative):
         raise OptionError("BusyBeta and BusyCurve depend on the number of rows already; leave out informative")
     if spec.spanning and len(set(spec.rows_per_user)) > 1:

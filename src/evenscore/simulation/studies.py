@@ -101,7 +101,7 @@ def study(
             finished += 1
             if progress is not None:
                 progress(finished, runs)
-    return Study(simulation, _collected([done[run] for run in range(runs)], truths), runs, seed, alpha)
+    return Study(simulation, _collect([done[run] for run in range(runs)], truths), runs, seed, alpha)
 
 
 # Running
@@ -206,7 +206,7 @@ def _appending(resume: str | Path | None) -> TextIO:
 # Collecting
 
 
-def _collected(results: list[Results], truths: float | Mapping[str, float] | None) -> tuple[MethodRuns, ...]:
+def _collect(results: list[Results], truths: float | Mapping[str, float] | None) -> tuple[MethodRuns, ...]:
     names = list(dict.fromkeys(name for run in results for name in run))
     if isinstance(truths, Mapping) and (unknown := truths.keys() - set(names)):
         raise OptionError(f"truth names {listing(sorted(unknown))}; the methods are {listing(names)}")

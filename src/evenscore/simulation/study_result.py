@@ -85,12 +85,6 @@ class Study(Table):
                 row |= {name: values.get(name, math.nan) for name in names}
         return table
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw how often each method rejected, or covered the truth, with Monte Carlo errors (needs matplotlib)."""
-        from evenscore.report.audit_figures import draw_study
-
-        return draw_study(self, ax)
-
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values, with every run."""
         return {

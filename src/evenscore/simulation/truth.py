@@ -120,7 +120,7 @@ class Truth(Table):
         require_option("weighting", weighting, WEIGHTINGS)
         spec = self.simulation
         density, curve, share = spec.scores[place], spec.curves[place], spec.shares[place]
-        limit = max([part.limit for part in (density, curve) if isinstance(part, BusyBeta | BusyCurve)], default=1)
+        limit = max([busy.limit for busy in (density, curve) if isinstance(busy, BusyBeta | BusyCurve)], default=1)
         numbers, mass, _ = masses(spec.rows_per_user[place])
         everybody = float(mass @ user_weights(numbers, share, 1.0, weighting))
         found = []

@@ -81,11 +81,11 @@ def _end_with_parent() -> None:
 
 
 @lru_cache(maxsize=4)
-def _unpacked(sent: bytes) -> tuple[Callable[..., Any], Any]:
+def _unpack(sent: bytes) -> tuple[Callable[..., Any], Any]:
     function, common = pickle.loads(sent)
     return function, common
 
 
 def _call(sent: bytes, item: Any) -> Any:
-    function, common = _unpacked(sent)
+    function, common = _unpack(sent)
     return function(common, item)

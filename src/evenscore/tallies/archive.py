@@ -1,4 +1,8 @@
-"""A tally as one file: a magic line, a version, a JSON header, compressed arrays and a checksum over everything. No pickle."""
+"""A tally as one file: a magic line, a version, a JSON header, compressed arrays and a checksum over everything. No pickle.
+
+Since format 2 the header lists the blocks of sums. What a later version adds is one more block, which this one leaves out if it may
+and otherwise refuses with the reason. Format 1 has the required blocks and no others.
+"""
 
 from __future__ import annotations
 
@@ -7,60 +11,82 @@ import hashlib
 import math
 import struct
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 import numpy as np
 
 from evenscore._version import __version__
-from evenscore.data.coding import FOLDS
 from evenscore.data.columns import shortened
-from evenscore.data.observations import MAX_GROUPS, Columns, label_key
+from evenscore.data.observations import MAX_GROUPS, label_key
 from evenscore.data.splits import Split
 from evenscore.errors import EvenscoreError, FileError
 from evenscore.saving import MOST_BYTES, pack_label, read_whole, unpack_label, write_whole
+from evenscore.tallies.blocks import BLOCKS, REQUIRED, Block
 from evenscore.tallies.lattice import MAX_CELLS, Lattice
+from evenscore.tallies.moments import Sums
 from evenscore.tallies.pairs import PairSums
-from evenscore.tallies.tally_state import SKETCH, VECTORS, GroupTally, Tally
+from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally
 from evenscore.types import Array
 
 MAGIC = b"evenscore tally\n"
-VERSION = 1
+VERSION = 2
 PREFIX = struct.Struct("<16sIQ")
 DIGEST = 32
 FLOAT = "<f8"
 MAX_BYTES = 1 << 32  # unpacked; 200 large groups and the sums between them stay below
 
 
-class _Array(msgspec.Struct, forbid_unknown_fields=True):
+class _ArrayEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An array; it begins where the one before it ends."""
+
     name: str
     dtype: str
-    shape: list[int]
+    shape: tuple[int, ...]
     nbytes: int
 
 
-class _Group(msgspec.Struct, forbid_unknown_fields=True):
-    label: Any
-    n_users: int
-    n_rows: int
-    n_unlabelled: int
+class _BlockEntry(msgspec.Struct, frozen=True):
+    """A block of sums; its arrays are "name g" for group number g, and "name a b" for each pair of groups in ``cross``."""
+
+    name: str
+    kind: str
+    sums: tuple[str, ...]
+    required: bool
+    cross: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, block: Block, cross: Iterable[tuple[int, int]] = ()) -> _BlockEntry:
+        return cls(block.name, block.kind, block.moments.names, block.required, tuple(sorted(cross)))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this version knows a block of that name with these sums."""
+        block = BLOCKS.get(self.name)
+        return block is not None and (block.kind, block.moments.names) == (self.kind, self.sums)
 
 
-class _Header(msgspec.Struct, forbid_unknown_fields=True):
-    made_with: str
-    lattice: dict[str, Any]
-    groups: list[_Group]
-    cross: list[tuple[int, int]]
-    n_spanning: int
-    centre: float
-    binary: bool
-    columns: dict[str, Any] | None
-    dropped: dict[str, int]
-    frame_kind: str | None
-    arrays: list[_Array]
-    split: str | None = None
-    released: tuple[int, int] | None = None
+# The header holds what the dataclasses say, typed as there, and refuses what they do not know.
+COUNTS = ("n_users", "n_rows", "n_unlabelled")
+PLAIN = ("n_spanning", "centre", "binary", "columns", "dropped", "frame_kind")
+LATER: dict[str, Any] = {"split": None, "released": None, "left_out": {}}
+_TYPES = get_type_hints(Tally)
+_Group: Any = msgspec.defstruct("_Group", [("label", Any), *((name, int) for name in COUNTS)], forbid_unknown_fields=True)
+_Header: Any = msgspec.defstruct(
+    "_Header",
+    [
+        ("made_with", str),
+        ("lattice", dict[str, Any]),
+        ("groups", list[_Group]),
+        ("blocks", list[_BlockEntry]),
+        ("arrays", list[_ArrayEntry]),
+        *((name, _TYPES[name]) for name in PLAIN),
+        *((name, _TYPES[name], default) for name, default in LATER.items()),
+    ],
+    forbid_unknown_fields=True,
+)
 
 
 # Saving
@@ -68,38 +94,18 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True):
 
 def save_tally(tally: Tally, path: Path) -> None:
     """Write a tally to one file, whole or not at all."""
-    arrays: list[tuple[str, Array]] = [("edges", tally.lattice.edges)]
-    for place, part in enumerate(tally.parts):
-        arrays += [
-            (f"vectors {place}", part.vectors),
-            (f"folds {place}", part.folds),
-            (f"cell_users {place}", part.cell_users),
-            *_pair_arrays(f"{place}", part.pairs),
-        ]
-    for (a, b), sums in sorted(tally.cross.items()):
-        arrays += _pair_arrays(f"{a} {b}", sums)
-    if tally.sketch is not None:
-        arrays.append(("sketch", tally.sketch))
-    packed = [_compress(array) for _, array in arrays]
+    arrays = _named_arrays(tally)
+    packed = [_compress(array) for array in arrays.values()]
     header = _Header(
         made_with=__version__,
         lattice=tally.lattice.to_dict(),
-        groups=[
-            _Group(pack_label(label), part.n_users, part.n_rows, part.n_unlabelled)
-            for label, part in zip(tally.groups, tally.parts, strict=True)
-        ],
-        cross=sorted(tally.cross),
-        n_spanning=tally.n_spanning,
-        centre=tally.centre,
-        binary=tally.binary,
-        columns=None if tally.columns is None else msgspec.to_builtins(tally.columns),
-        dropped=dict(tally.dropped),
-        frame_kind=tally.frame_kind,
+        groups=[_Group(pack_label(label), *(getattr(group, name) for name in COUNTS)) for label, group in tally.by_group],
+        blocks=[_BlockEntry.of(BLOCKS[name], tally.cross_blocks.get(name, ())) for name in tally.block_names],
         arrays=[
-            _Array(name, array.dtype.str, list(array.shape), len(blob)) for (name, array), blob in zip(arrays, packed, strict=True)
+            _ArrayEntry(name, array.dtype.str, array.shape, len(blob))
+            for (name, array), blob in zip(arrays.items(), packed, strict=True)
         ],
-        split=tally.split,
-        released=tally.released,
+        **{name: getattr(tally, name) for name in (*PLAIN, *LATER)},
     )
     try:
         encoded = msgspec.json.encode(header)
@@ -109,9 +115,21 @@ def save_tally(tally: Tally, path: Path) -> None:
     write_whole(path, body + hashlib.sha256(body).digest())
 
 
-def _pair_arrays(name: str, sums: PairSums) -> list[tuple[str, Array]]:
-    index = [] if sums.index is None else [(f"index {name}", sums.index)]
-    return [*index, (f"pairs {name}", sums.values)]
+def _named_arrays(tally: Tally) -> dict[str, Array]:
+    arrays: dict[str, Array] = {"edges": tally.lattice.edges}
+    for number, group in enumerate(tally.group_tallies):
+        for name, sums in group.blocks.items():
+            arrays |= _block_arrays(name, str(number), sums)
+        arrays[f"cell_users {number}"] = group.cell_users
+    for name, cross in tally.cross_blocks.items():
+        for (a, b), sums in sorted(cross.items()):
+            arrays |= _block_arrays(name, f"{a} {b}", sums)
+    return arrays if tally.sketch is None else arrays | {"sketch": tally.sketch}
+
+
+def _block_arrays(name: str, where: str, sums: Sums) -> dict[str, Array]:
+    index = {f"{name} index {where}": sums.index} if isinstance(sums, PairSums) and sums.index is not None else {}
+    return {**index, f"{name} {where}": sums.values}
 
 
 def _compress(array: Array) -> bytes:
@@ -144,13 +162,16 @@ def load_tally(path: Path) -> Tally:
     if hashlib.sha256(content[:-DIGEST]).digest() != content[-DIGEST:]:
         raise FileError(f"{path} is damaged or cut off: its checksum does not match")
     _, version, header_length = PREFIX.unpack_from(content)
-    if version != VERSION:
+    if not 1 <= version <= VERSION:
         raise FileError(f"{path} has format version {version}, this evenscore reads version {VERSION}; update evenscore")
     payload = memoryview(content)[PREFIX.size : -DIGEST]
     try:
-        header = msgspec.json.decode(payload[:header_length], type=_Header)
+        header = _read_header(payload[:header_length], version)
         return _rebuild(header, _Arrays(header.arrays, payload[header_length:]))
+    except _NewerError as error:
+        raise FileError(f"{path} needs a newer evenscore: {error}; update evenscore") from None
     except (
+        AttributeError,
         ValueError,
         KeyError,
         TypeError,
@@ -163,11 +184,27 @@ def load_tally(path: Path) -> Tally:
         raise FileError(f"{path} does not hold a valid tally: {error}") from None
 
 
+class _NewerError(Exception):
+    """A block may not be left out, and is not known."""
+
+
+def _read_header(encoded: memoryview, version: int) -> Any:
+    content = msgspec.json.decode(encoded)
+    if version == 1:  # the required blocks, and an index of pairs that has no block's name
+        cross = msgspec.convert(content.pop("cross"), list[tuple[int, int]])
+        blocks = [_BlockEntry.of(BLOCKS[name], cross if name == "pairs" else ()) for name in REQUIRED]
+        content["blocks"] = msgspec.to_builtins(blocks)
+        for entry in content["arrays"]:
+            entry["name"] = entry["name"].replace("index", "pairs index")
+    return msgspec.convert(content, _Header)
+
+
 class _Arrays:
     """The arrays of a file, each unpacked when its shape is known to be right; nothing is unpacked that is not asked for."""
 
-    def __init__(self, entries: list[_Array], payload: memoryview) -> None:
-        self.entries: dict[str, tuple[_Array, memoryview]] = {}
+    def __init__(self, entries: list[_ArrayEntry], payload: memoryview) -> None:
+        self.taken: set[str] = set()
+        self.entries: dict[str, tuple[_ArrayEntry, memoryview]] = {}
         start = 0
         for entry in entries:
             if entry.name in self.entries or min(entry.nbytes, *entry.shape) < 0:
@@ -180,21 +217,23 @@ class _Arrays:
         if unpacked > MAX_BYTES:
             raise ValueError(f"its arrays would take {unpacked:,} bytes, which no tally needs")
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.entries
-
-    def entry(self, name: str) -> tuple[_Array, memoryview]:
+    def entry(self, name: str) -> tuple[_ArrayEntry, memoryview]:
         if name not in self.entries:
             raise ValueError(f"array {name!r} is missing")
         return self.entries[name]
 
+    def length(self, name: str, at_most: int) -> int:
+        """The length of an array that may have any, up to a limit."""
+        shape = self.entry(name)[0].shape
+        if len(shape) != 1 or not 0 <= shape[0] <= at_most:
+            raise ValueError(f"array {name!r} has shape {shape} where at most ({at_most},) belongs")
+        return shape[0]
+
     def take(self, name: str, dtype: str, shape: tuple[int, ...]) -> Array:
         """The array of that name, which must be of that type and shape, and finite."""
         entry, packed = self.entry(name)
-        if entry.dtype != dtype or tuple(entry.shape) != shape:
-            raise ValueError(
-                f"array {name!r} is {entry.dtype} of shape {tuple(entry.shape)} where {dtype} of shape {shape} belongs"
-            )
+        if entry.dtype != dtype or entry.shape != shape:
+            raise ValueError(f"array {name!r} is {entry.dtype} of shape {entry.shape} where {dtype} of shape {shape} belongs")
         kind = np.dtype(dtype)
         size = math.prod(shape) * kind.itemsize
         unpacker = zlib.decompressobj()
@@ -205,11 +244,19 @@ class _Arrays:
         array = np.ascontiguousarray(shuffled.T).view(kind).reshape(shape)
         if not np.isfinite(array).all():
             raise ValueError(f"array {name!r} is not finite")
+        self.taken.add(name)
         return array
 
+    def require_all_taken(self, left_out: Iterable[str]) -> None:
+        """Every array belongs to what was read, or to a block that was left out."""
+        prefixes = tuple(f"{block} " for block in left_out)
+        for name in self.entries:
+            if name not in self.taken and not name.startswith(prefixes):
+                raise ValueError(f"array {shortened(name)} belongs to no block")
 
-def _rebuild(header: _Header, arrays: _Arrays) -> Tally:
-    n_cells = _length(arrays, "edges", 4 * MAX_CELLS) + 1
+
+def _rebuild(header: Any, arrays: _Arrays) -> Tally:
+    n_cells = arrays.length("edges", 4 * MAX_CELLS) + 1
     edges = arrays.take("edges", FLOAT, (n_cells - 1,))
     lattice = Lattice.from_parts(edges, header.lattice)
     if not np.array_equal(lattice.edges, edges) or not -math.inf < lattice.low <= lattice.high < math.inf:
@@ -221,65 +268,77 @@ def _rebuild(header: _Header, arrays: _Arrays) -> Tally:
         raise ValueError("negative counts")
     if not math.isfinite(header.centre):
         raise ValueError("the centre is not finite")
-    cross = {}
-    for a, b in header.cross:
-        if not 0 <= a < b < len(labels):
-            raise ValueError("cross sums of unknown groups")
-        cross[a, b] = _rebuild_pairs(arrays, f"{a} {b}", n_cells, within=False)
     sketch = None
-    if "sketch" in arrays:
-        sketch = arrays.take("sketch", "<i8", (_length(arrays, "sketch", SKETCH),))
+    if "sketch" in arrays.entries:
+        sketch = arrays.take("sketch", "<i8", (arrays.length("sketch", SKETCH),))
         if (sketch < 0).any() or (np.diff(sketch) <= 0).any():
             raise ValueError("the sketch of users is out of order")
-    return Tally(
+    known, unknown = _sorted_blocks(header.blocks)
+    plain = {name: getattr(header, name) for name in (*PLAIN, *LATER)}
+    tally = Tally(
         lattice=lattice,
         groups=labels,
-        parts=tuple(_rebuild_group(group, arrays, str(place), n_cells) for place, group in enumerate(header.groups)),
-        cross=cross,
-        n_spanning=header.n_spanning,
-        centre=header.centre,
-        binary=header.binary,
-        columns=None if header.columns is None else msgspec.convert(header.columns, Columns),
+        group_tallies=tuple(_rebuild_group(group, arrays, str(g), n_cells, known) for g, group in enumerate(header.groups)),
+        cross_blocks={name: _rebuild_cross(entry, arrays, n_cells, len(labels)) for name, entry in known.items() if entry.cross},
         sketch=sketch,
-        dropped=header.dropped,
-        frame_kind=header.frame_kind,
-        split=None if header.split is None else str(Split.parse(header.split)),
-        released=header.released,
+        **plain | {"split": None if header.split is None else str(Split.parse(header.split))},
     )
+    arrays.require_all_taken(unknown)
+    return tally.without_blocks(unknown, "this evenscore does not know it, a newer one does")
 
 
-def _rebuild_group(group: _Group, arrays: _Arrays, name: str, n_cells: int) -> GroupTally:
-    part = GroupTally(
-        group.n_users,
-        group.n_rows,
-        group.n_unlabelled,
-        arrays.take(f"vectors {name}", FLOAT, (2, len(VECTORS), n_cells)),
-        arrays.take(f"folds {name}", FLOAT, (2, 4, FOLDS, n_cells)),
-        arrays.take(f"cell_users {name}", FLOAT, (n_cells,)),
-        _rebuild_pairs(arrays, name, n_cells, within=True),
-    )
-    weights = part.vectors[:, [VECTORS.index(vector) for vector in ("W", "U", "A", "V0")]]
-    if min(group.n_users, group.n_rows, group.n_unlabelled, weights.min(), part.folds[:, 0].min(), part.cell_users.min()) < 0:
+def _sorted_blocks(entries: list[_BlockEntry]) -> tuple[dict[str, _BlockEntry], list[str]]:
+    """The blocks that are known, and the names of those that are not and may be left out."""
+    known = {entry.name: entry for entry in entries if entry.is_known}
+    unknown = [entry for entry in entries if not entry.is_known]
+    for entry in unknown:
+        if entry.required:
+            raise _NewerError(f"this one does not know block {shortened(entry.name)}, which may not be left out")
+    if len({entry.name for entry in entries}) < len(entries) or not known.keys() >= set(REQUIRED):
+        raise ValueError("a block is missing or listed twice")
+    return known, [entry.name for entry in unknown]
+
+
+def _rebuild_group(group: Any, arrays: _Arrays, number: str, n_cells: int, names: Iterable[str]) -> GroupTally:
+    counts = {name: getattr(group, name) for name in COUNTS}
+    users = arrays.take(f"cell_users {number}", FLOAT, (n_cells,))
+    blocks = {name: _rebuild_sums(BLOCKS[name], arrays, number, n_cells) for name in names}
+    if min(*counts.values(), users.min(), *map(_least_weight, blocks.values())) < 0:
         raise ValueError("negative counts or weights")
-    return part
+    return GroupTally(**counts, cell_users=users, blocks=blocks)
 
 
-def _rebuild_pairs(arrays: _Arrays, name: str, n_cells: int, within: bool) -> PairSums:
+def _least_weight(sums: Sums) -> float:
+    """The smallest sum of weights; pair sums are not looked at."""
+    weights = [name for name, factors in sums.moments.factors.items() if len(factors) == 1 and not factors[0].x + factors[0].y]
+    return min((float(sums[name].min()) for name in weights), default=0.0)
+
+
+def _rebuild_cross(entry: _BlockEntry, arrays: _Arrays, n_cells: int, n_groups: int) -> dict[tuple[int, int], PairSums]:
+    cross = {}
+    for a, b in entry.cross:
+        if not 0 <= a < b < n_groups or entry.kind != "pairs":
+            raise ValueError("cross sums of unknown groups")
+        cross[a, b] = _rebuild_pairs(BLOCKS[entry.name], arrays, f"{a} {b}", n_cells, within=False)
+    return cross
+
+
+def _rebuild_sums(block: Block, arrays: _Arrays, number: str, n_cells: int) -> Sums:
+    if block.kind == "pairs":
+        return _rebuild_pairs(block, arrays, number, n_cells, within=True)
+    return Sums(block.moments, arrays.take(f"{block.name} {number}", FLOAT, block.shape(n_cells)))
+
+
+def _rebuild_pairs(block: Block, arrays: _Arrays, where: str, n_cells: int, within: bool) -> PairSums:
     n_pairs = n_cells * (n_cells + 1) // 2 if within else n_cells**2
     index = None
-    if f"index {name}" in arrays:
-        n_pairs = _length(arrays, f"index {name}", n_pairs)
-        index = arrays.take(f"index {name}", "<i4", (n_pairs,))
+    name = f"{block.name} index {where}"
+    if name in arrays.entries:
+        n_pairs = arrays.length(name, n_pairs)
+        index = arrays.take(name, "<i4", (n_pairs,))
         if n_pairs and not 0 <= index[0] <= index[-1] < n_cells**2:
             raise ValueError("pair sums of unknown cells")
         if (np.diff(index) <= 0).any() or (within and (index // n_cells > index % n_cells).any()):
             raise ValueError("pair sums out of order")
-    return PairSums(n_cells, within, index, arrays.take(f"pairs {name}", FLOAT, (2, 4, n_pairs)))
-
-
-def _length(arrays: _Arrays, name: str, at_most: int) -> int:
-    """The length of an array that may have any, up to a limit."""
-    shape = tuple(arrays.entry(name)[0].shape)
-    if len(shape) != 1 or not 0 <= shape[0] <= at_most:
-        raise ValueError(f"array {name!r} has shape {shape} where at most ({at_most},) belongs")
-    return shape[0]
+    values = arrays.take(f"{block.name} {where}", FLOAT, (2, len(block.moments.names), n_pairs))
+    return PairSums(block.moments, values, n_cells, within, index)

@@ -7,18 +7,19 @@ keeps the way back to the row's score. All sums follow in cache-sized chunks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from evenscore.data.coding import FOLDS, Users, folds
 from evenscore.data.observations import Observations, one_row_each
+from evenscore.tallies.blocks import FOLDED
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.pairing import Segments, lengths_from, pair_sums
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.spanning import cross_pairs, spanning_users
-from evenscore.tallies.tally_state import SKETCH, VECTORS, GroupTally, Tally
+from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally, group_tally
 from evenscore.types import Array, Floats, Ints, Mask, Progress
 
 CHUNK = 1 << 16
@@ -33,26 +34,27 @@ def count(observations: Observations, lattice: Lattice, progress: Progress | Non
     users = observations.users
     if _key_bits(users.span, observations.n_rows, lattice.n_cells) > KEY_BITS:
         users = users.compact()
-    parts: list[GroupTally] = []
-    found: list[Ints] = []
+    group_tallies: list[GroupTally] = []
+    codes_of_groups: list[Ints] = []
     sketch = np.zeros(0, dtype=np.int64)
     done = 0
     rows_of = _row_finder(observations)
     for group in range(len(observations.groups)):
-        part, codes, smallest = _count_group(observations, lattice, users, rows_of, group, centre)
-        parts.append(part)
-        found.append(codes)
+        counted, codes, smallest = _count_group(observations, lattice, users, rows_of, group, centre)
+        group_tallies.append(counted)
+        codes_of_groups.append(codes)
         sketch = np.union1d(sketch, smallest)[:SKETCH]
         done += int(np.count_nonzero(observations.group == group))
         if progress is not None:
             progress(done, observations.n_rows)
-    spanning = spanning_users(found, users.span) if len(parts) > 1 and not users.independent else np.zeros(0, dtype=np.int64)
+    several = len(group_tallies) > 1 and not users.independent
+    spanning = spanning_users(codes_of_groups, users.span) if several else np.zeros(0, dtype=np.int64)
     cross = cross_pairs(observations, lattice, users, spanning, centre) if len(spanning) else {}
     return Tally(
         lattice=lattice,
         groups=observations.groups,
-        parts=tuple(parts),
-        cross=cross,
+        group_tallies=tuple(group_tallies),
+        cross_blocks={"pairs": cross},
         n_spanning=len(spanning),
         centre=centre,
         binary=observations.binary,
@@ -152,37 +154,28 @@ def _sorted_keys(
 # One group
 
 
-@dataclass(slots=True)
 class _Sums:
-    """Running sums of a group; see ``tally.GroupTally`` for the shapes."""
+    """Running sums of a group by name, (2 weightings, ..., n_cells) each; own: the pair sums of each row with itself."""
 
-    n_cells: int
-    n_users: int = 0
-    n_rows: int = 0
-    n_unlabelled: int = 0
-    folds: Floats = field(init=False)
-    slopes: Floats = field(init=False)  # XY
-    squares: Floats = field(init=False)  # V0, V1, V2
-    own: Floats = field(init=False)  # ww, wy, yy of each row with itself; other than squares only when rows are repeated
-    unlabelled: Floats = field(init=False)  # U, A
-    cell_users: Floats = field(init=False)
+    def __init__(self, n_cells: int, repeated: bool) -> None:
+        self.n_cells = n_cells
+        self.n_users = self.n_rows = self.n_unlabelled = 0
+        self.cell_users = np.zeros(n_cells)
+        self.folds = {name: np.zeros((2, FOLDS, n_cells)) for name in FOLDED.names}
+        self.vectors = {name: np.zeros((2, n_cells)) for name in ("XY", "U", "A", "V0", "V1", "V2")}
+        self.own = {name: self.vectors[vector] for name, vector in (("ww", "V0"), ("wy", "V1"), ("yy", "V2"))}
+        if repeated:  # V takes a repeated row for several rows; with itself it is one row of so many times the weight
+            self.own = {name: np.zeros((2, n_cells)) for name in self.own}
 
-    def __post_init__(self) -> None:
-        self.folds = np.zeros((2, 4, FOLDS, self.n_cells))
-        self.slopes = np.zeros((2, 1, self.n_cells))
-        self.squares = np.zeros((2, 3, self.n_cells))
-        self.own = self.squares
-        self.unlabelled = np.zeros((2, 2, self.n_cells))
-        self.cell_users = np.zeros(self.n_cells)
+    def own_pairs(self) -> Floats:
+        """A copy of the sums of each row with itself, (2, 4, n_cells)."""
+        return np.stack([self.own[name] for name in ("ww", "wy", "wy", "yy")], axis=1)
 
-    def vectors(self) -> Floats:
-        totals = self.folds.sum(axis=2)
-        unlabelled = self.unlabelled
+    def group_tally(self, pairs: PairSums) -> GroupTally:
         if self.n_unlabelled == 0:
-            unlabelled = np.stack([np.zeros_like(totals[:, 0]), totals[:, 0]], axis=1)
-        vectors = np.concatenate([totals, self.slopes, unlabelled, self.squares], axis=1)
-        assert vectors.shape[1] == len(VECTORS)
-        return vectors
+            self.vectors["A"] = self.folds["W"].sum(axis=1)
+        counts = (self.n_users, self.n_rows, self.n_unlabelled)
+        return group_tally(counts, self.cell_users, self.folds, self.vectors, pairs)
 
 
 def _count_group(
@@ -194,13 +187,11 @@ def _count_group(
     centre: float,
 ) -> tuple[GroupTally, Ints, Ints]:
     """The sums of one group, the codes (from 0) of its labelled users, and the smallest of their hashes."""
-    sums = _Sums(lattice.n_cells)
-    if observations.count is not None:
-        sums.own = np.zeros_like(sums.squares)
+    sums = _Sums(lattice.n_cells, repeated=observations.count is not None)
     layout = _Layout(row=_bits(observations.n_rows), cell=_bits(lattice.n_cells))
     n_parts = 1 << max(0, _key_bits(users.span, observations.n_rows, lattice.n_cells) - KEY_BITS)
     pairs = PairSums.empty(lattice.n_cells, within=True)
-    found, smallest = [], np.zeros(0, dtype=np.int64)
+    every_code, smallest = [np.zeros(0, dtype=np.int64)], np.zeros(0, dtype=np.int64)
     for part in range(n_parts):
         keys = _sorted_keys(observations, lattice, users, rows_of(group), layout, n_parts, part)
         if observations.labelled is not None:
@@ -210,15 +201,14 @@ def _count_group(
         starts = _starts(layout, keys)
         codes = layout.users(keys[starts]) * n_parts + part
         hashes = _hashes(users, codes)
-        before = sums.own.copy()
+        before = sums.own_pairs()
         segments = _count_labelled(sums, observations, layout, keys, starts, folds(hashes), centre)
         del keys  # as large as all else together, and no longer needed
-        fresh = pair_sums(segments, lattice.n_cells, sums.own - before)
+        fresh = pair_sums(segments, lattice.n_cells, sums.own_pairs() - before)
         pairs = fresh if part == 0 else pairs + fresh
-        found.append(codes)
+        every_code.append(codes)
         smallest = np.union1d(smallest, _smallest(hashes))[:SKETCH]
-    part_tally = GroupTally(sums.n_users, sums.n_rows, sums.n_unlabelled, sums.vectors(), sums.folds, sums.cell_users, pairs)
-    return part_tally, np.concatenate(found) if found else np.zeros(0, dtype=np.int64), smallest
+    return sums.group_tally(pairs), np.concatenate(every_code), smallest
 
 
 def _hashes(users: Users, codes: Ints) -> Ints:
@@ -234,11 +224,11 @@ def _smallest(hashes: Ints) -> Ints:
 
 def _starts(layout: _Layout, keys: Ints) -> Ints:
     """Where each user's rows begin."""
-    found = [np.zeros(1, dtype=np.int64)]
+    starts = [np.zeros(1, dtype=np.int64)]
     for start in range(0, len(keys), CHUNK):
         users = layout.users(keys[max(start - 1, 0) : start + CHUNK])
-        found.append(np.flatnonzero(users[1:] != users[:-1]) + max(start - 1, 0) + 1)
-    return np.concatenate(found)
+        starts.append(np.flatnonzero(users[1:] != users[:-1]) + max(start - 1, 0) + 1)
+    return np.concatenate(starts)
 
 
 def _count_unlabelled(sums: _Sums, observations: Observations, layout: _Layout, keys: Ints) -> Ints:
@@ -254,8 +244,8 @@ def _count_unlabelled(sums: _Sums, observations: Observations, layout: _Layout, 
     weight = repeat if observations.weight is None else repeat * observations.weight[row]
     by_user = weight / np.repeat(np.add.reduceat(repeat, starts), lengths)
     for weighting, value in enumerate((by_user, weight)):
-        sums.unlabelled[weighting, 0] += np.bincount(cell, value * ~labelled, minlength=sums.n_cells)
-        sums.unlabelled[weighting, 1] += np.bincount(cell, value, minlength=sums.n_cells)
+        sums.vectors["U"][weighting] += np.bincount(cell, value * ~labelled, minlength=sums.n_cells)
+        sums.vectors["A"][weighting] += np.bincount(cell, value, minlength=sums.n_cells)
     sums.n_unlabelled += int(repeat[~labelled].sum())
     return keys[labelled]
 
@@ -314,16 +304,14 @@ def _add_plain(sums: _Sums, cell: Ints, positive: Mask, score: Array, inverse: F
         return np.asarray(counted.reshape(FOLDS, 2, n_cells), dtype=np.float64)
 
     squares = np.bincount(code, inverse * inverse, minlength=2 * n_cells).reshape(2, n_cells)
-    sums.squares[0] += (squares.sum(axis=0), squares[1], squares[1])
     for weighting, values, scores in ((0, inverse, score * inverse), (1, None, score)):
-        counted = by_fold(values)
-        total = counted.sum(axis=1)
-        summed = by_fold(scores)
-        sums.folds[weighting] += (total, counted[:, 1], summed.sum(axis=1), counted[:, 1])
-        sums.slopes[weighting, 0] += summed[:, 1].sum(axis=0)
+        counted, summed = by_fold(values), by_fold(scores)
         if weighting == 1:
-            ones = counted[:, 1].sum(axis=0)
-            sums.squares[1] += (total.sum(axis=0), ones, ones)
+            squares = counted.sum(axis=0)
+        for name, total in (("W", counted.sum(axis=1)), ("Y", counted[:, 1]), ("X", summed.sum(axis=1)), ("Y2", counted[:, 1])):
+            sums.folds[name][weighting] += total
+        for name, total in (("XY", summed[:, 1].sum(axis=0)), ("V0", squares.sum(axis=0)), ("V1", squares[1]), ("V2", squares[1])):
+            sums.vectors[name][weighting] += total
 
 
 def _add_weighted(
@@ -342,18 +330,17 @@ def _add_weighted(
     repeat = 1.0 if observations.count is None else np.take(observations.count, row).astype(np.float64)
     survey = np.ones(len(row)) if observations.weight is None else np.take(observations.weight, row)
     weight = survey * repeat
-    place = fold * n_cells + cell
+    fold_cell = fold * n_cells + cell
     for weighting, factor in ((0, inverse), (1, 1.0)):
         w = weight * factor
         wy = w * deviation
-        for vector, values in enumerate((w, wy, w * score, wy * deviation)):
-            counted = np.bincount(place, values, minlength=FOLDS * n_cells)
-            sums.folds[weighting, vector] += counted.reshape(FOLDS, n_cells)
-        sums.slopes[weighting, 0] += np.bincount(cell, wy * score, minlength=n_cells)
+        for name, values in (("W", w), ("Y", wy), ("X", w * score), ("Y2", wy * deviation)):
+            counted = np.bincount(fold_cell, values, minlength=FOLDS * n_cells)
+            sums.folds[name][weighting] += counted.reshape(FOLDS, n_cells)
         w2 = w * survey * factor
-        for vector, values in enumerate((w2, w2 * deviation, w2 * deviation * deviation)):
-            sums.squares[weighting, vector] += np.bincount(cell, values, minlength=n_cells)
+        for name, values in (("XY", wy * score), ("V0", w2), ("V1", w2 * deviation), ("V2", w2 * deviation * deviation)):
+            sums.vectors[name][weighting] += np.bincount(cell, values, minlength=n_cells)
         if observations.count is not None:
-            for vector, values in enumerate((w * w, w * wy, wy * wy)):
-                sums.own[weighting, vector] += np.bincount(cell, values, minlength=n_cells)
+            for name, values in (("ww", w * w), ("wy", w * wy), ("yy", wy * wy)):
+                sums.own[name][weighting] += np.bincount(cell, values, minlength=n_cells)
     return weight, weight * deviation

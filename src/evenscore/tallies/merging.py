@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -18,32 +17,32 @@ from evenscore.types import Floats
 
 def add(a: Tally, b: Tally) -> Tally:
     """The tally of both shards together; refuses what cannot be added honestly."""
-    if not a.parts or not b.parts:
+    if not a.groups or not b.groups:
         a, b = _same_lattice(a, b)
-        return b if not a.parts else a
+        return b if not a.groups else a
     _refuse_shared_users(a, b)
     a, b = _same_lattice(a, b)
     if a.independent != b.independent:
         raise MergeError("one tally has users, the other declares its rows independent; they do not add up to either")
     centre = _common_centre(a, b)
     groups = _united_groups(a, b)
-    n_cells = a.lattice.n_cells
-    parts = []
-    for label in groups:
-        found = [tally.parts[tally.index(label)].recentred(tally.centre - centre) for tally in (a, b) if _has(tally, label)]
-        parts.append(sum(found[1:], start=found[0]) if found else GroupTally.empty(n_cells))
-    cross: dict[tuple[int, int], PairSums] = {}
+    group_tallies: dict[int, GroupTally] = {}
+    cross: dict[str, dict[tuple[int, int], PairSums]] = {}
+    a, b = (shard.recentred(centre) for shard in _same_blocks(a, b))
     for tally in (a, b):
-        places = [groups.index(label) for label in tally.groups]
-        for (i, j), sums in tally.cross.items():
-            pair = (places[i], places[j])  # both orders are sorted alike, so i < j stays
-            moved = sums.recentred(tally.centre - centre)
-            cross[pair] = cross[pair] + moved if pair in cross else moved
+        positions = [groups.index(label) for label in tally.groups]
+        for g, counted in zip(positions, tally.group_tallies, strict=True):
+            group_tallies[g] = group_tallies[g] + counted if g in group_tallies else counted
+        for name, named in tally.cross_blocks.items():
+            total = cross.setdefault(name, {})
+            for (i, j), sums in named.items():
+                pair = (positions[i], positions[j])  # both orders are sorted alike, so i < j stays
+                total[pair] = total[pair] + sums if pair in total else sums
     return Tally(
         lattice=a.lattice,
         groups=groups,
-        parts=tuple(parts),
-        cross=cross,
+        group_tallies=tuple(group_tallies[g] for g in range(len(groups))),
+        cross_blocks=cross,
         n_spanning=a.n_spanning + b.n_spanning,
         centre=centre,
         binary=a.binary and b.binary,
@@ -52,7 +51,15 @@ def add(a: Tally, b: Tally) -> Tally:
         dropped={name: a.dropped.get(name, 0) + b.dropped.get(name, 0) for name in {**a.dropped, **b.dropped}},
         frame_kind=a.frame_kind if a.frame_kind == b.frame_kind else None,
         split=a.split if a.split == b.split else None,
+        left_out={**a.left_out, **b.left_out},
     )
+
+
+def _same_blocks(a: Tally, b: Tally) -> tuple[Tally, Tally]:
+    """Both without the blocks that only one of them has."""
+    differing = set(a.block_names) ^ set(b.block_names)
+    reason = "only one of the tallies that were added has it"
+    return a.without_blocks(differing, reason), b.without_blocks(differing, reason)
 
 
 def _has(tally: Tally, label: Any) -> bool:
@@ -93,20 +100,15 @@ def _same_lattice(a: Tally, b: Tally) -> tuple[Tally, Tally]:
     united = a.lattice.united(b.lattice)
     if united is None:
         raise MergeError(
-            f"the tallies have different lattices: {a.lattice!r} and {b.lattice!r}; tally the second shard with lattice=first"
+            f"the tallies have different lattices: {a.lattice!r} and {b.lattice!r}; tally the second shard again on the lattice of "
+            "the first: es.tally(data, ..., lattice=first), or evenscore tally ... --lattice first.tally"
         )
-    return _moved(a, united), _moved(b, united)
+    return _on_values(a, united), _on_values(b, united)
 
 
-def _moved(tally: Tally, lattice: Lattice) -> Tally:
-    values = cast(Floats, tally.lattice.values)
-    cells = lattice.cell(values)
-    return replace(
-        tally,
-        lattice=lattice,
-        parts=tuple(part.moved(cells, lattice.n_cells) for part in tally.parts),
-        cross={pair: sums.moved(cells, lattice.n_cells) for pair, sums in tally.cross.items()},
-    )
+def _on_values(tally: Tally, lattice: Lattice) -> Tally:
+    cells = lattice.cell(cast(Floats, tally.lattice.values))
+    return tally.remapped(lattice, [cells] * len(tally.groups))
 
 
 def _common_centre(a: Tally, b: Tally) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.tallies.pairs import PairSums
+from evenscore.tallies.pairs import USER_PAIRS, WW, WY, YW, YY, PairSums
 from evenscore.types import Floats, Ints, Mask
 
 BLOCK = 1 << 17  # pairs handled at a time: their arrays stay in the cache
@@ -60,7 +60,7 @@ def lengths_from(starts: Ints, end: int) -> Ints:
 
 
 def pair_sums(segments: Segments, n_cells: int, own: Floats) -> PairSums:
-    """The pair sums of a group with itself; ``own`` (2, 3, n_cells) are the sums ww, wy, yy of each row with itself."""
+    """The pair sums of a group with itself; ``own`` (2, 4, n_cells) are those of each row with itself."""
     long = segments.lengths > _long(segments.plain, n_cells)
     short = np.flatnonzero(~long)
     lengths = segments.lengths[short]
@@ -70,7 +70,7 @@ def pair_sums(segments: Segments, n_cells: int, own: Floats) -> PairSums:
     squares = np.zeros((2, 4, n_cells, n_cells))
     _add_short(squares, segments, short, n_cells)
     _add_long(squares, segments, np.flatnonzero(long), n_cells)
-    _diagonal(squares)[:] += own[:, [0, 1, 1, 2]]
+    _diagonal(squares)[:] += own
     return PairSums.from_squares(squares, within=True)
 
 
@@ -111,9 +111,9 @@ def _add_short(squares: Floats, segments: Segments, chosen: Ints, n_cells: int) 
     for left, right, scale in _short_pairs(segments, chosen):
         key = segments.cell[left].astype(np.int64) * n_cells + segments.cell[right]
         (a, b), (c, d) = segments.values(left), segments.values(right)
-        for place, term in enumerate((a * c, a * d, b * c, b * d)):
-            np.add.at(flat[1, place], key, term)
-            np.add.at(flat[0, place], key, term * scale)
+        for name, term in ((WW, a * c), (WY, a * d), (YW, b * c), (YY, b * d)):
+            np.add.at(flat[1, name], key, term)
+            np.add.at(flat[0, name], key, term * scale)
     _double_diagonal(squares)
 
 
@@ -142,10 +142,10 @@ def _add_short_plain(squares: Floats, segments: Segments, chosen: Ints, n_cells:
             alone[:] = 0
     for weighting in (0, 1):
         zero_zero, zero_one, one_zero, one_one = _quadrants(counts[weighting].reshape(width, width), n_cells)
-        squares[weighting, 3] += one_one
-        squares[weighting, 1] += zero_one + one_one
-        squares[weighting, 2] += one_zero + one_one
-        squares[weighting, 0] += zero_zero + zero_one + one_zero + one_one
+        squares[weighting, YY] += one_one
+        squares[weighting, WY] += zero_one + one_one
+        squares[weighting, YW] += one_zero + one_one
+        squares[weighting, WW] += zero_zero + zero_one + one_zero + one_one
     _double_diagonal(squares)
 
 
@@ -156,11 +156,7 @@ def _quadrants(square: Floats, n: int) -> tuple[Floats, Floats, Floats, Floats]:
 def _double_diagonal(squares: Floats) -> None:
     """Two rows in one cell were met once, as (left, right); a cell with itself needs both orders."""
     diagonal = _diagonal(squares)
-    mixed = diagonal[:, 1] + diagonal[:, 2]
-    diagonal[:, 0] *= 2
-    diagonal[:, 3] *= 2
-    diagonal[:, 1] = mixed
-    diagonal[:, 2] = mixed
+    diagonal += diagonal[:, USER_PAIRS.turned]
 
 
 def _diagonal(squares: Floats) -> Floats:
@@ -179,14 +175,12 @@ def _add_long(squares: Floats, segments: Segments, chosen: Ints, n_cells: int) -
         scale = 1 / segments.n[users]
         for weighting, factor in enumerate((scale, np.ones_like(scale))):
             w, y = weight * factor[:, None], outcome * factor[:, None]
-            squares[weighting, 0] += w.T @ w
             mixed = w.T @ y
-            squares[weighting, 1] += mixed
-            squares[weighting, 2] += mixed.T
-            squares[weighting, 3] += y.T @ y
+            for name, products in ((WW, w.T @ w), (WY, mixed), (YW, mixed.T), (YY, y.T @ y)):
+                squares[weighting, name] += products
             a, b = (value * np.repeat(factor, segments.lengths[users]) for value in single)
-            for place, own in enumerate((a * a, a * b, a * b, b * b)):
-                diagonal[weighting, place] -= np.bincount(cell, own, minlength=n_cells)
+            for name, own in ((WW, a * a), (WY, a * b), (YW, a * b), (YY, b * b)):
+                diagonal[weighting, name] -= np.bincount(cell, own, minlength=n_cells)
 
 
 def _rows_of(segments: Segments, users: Ints) -> Ints:
@@ -209,15 +203,15 @@ def user_cells(segments: Segments, users: Ints, n_cells: int) -> tuple[Floats, F
 def _sparse(segments: Segments, n_cells: int, own: Floats) -> PairSums:
     """For small groups: collect the terms, then add up equal pairs."""
     everyone = np.arange(len(segments.lengths))
-    used = np.flatnonzero(own[1, 0])
-    keys, terms = [used * (n_cells + 1)], [own[:, [0, 1, 1, 2]][:, :, used]]
+    used = np.flatnonzero(own[1, WW])
+    keys, terms = [used * (n_cells + 1)], [own[:, :, used]]
     for left, right, scale in _short_pairs(segments, everyone):
         cells = segments.cell[left].astype(np.int64), segments.cell[right]
         keys.append(cells[0] * n_cells + cells[1])
         (a, b), (c, d) = segments.values(left), segments.values(right)
         by_row = np.stack([a * c, a * d, b * c, b * d])
         same = cells[0] == cells[1]
-        by_row[:, same] += by_row[[0, 2, 1, 3]][:, same]
+        by_row[:, same] += by_row[USER_PAIRS.turned][:, same]
         terms.append(np.stack([by_row * scale, by_row]))
     return PairSums.from_terms(n_cells, True, np.concatenate(keys), np.concatenate(terms, axis=2))
 
@@ -250,8 +244,8 @@ def _add_long_cross(squares: Floats, segments: Segments, left: Ints, right: Ints
         (w, y), (v, z) = (user_cells(segments, side[block], n_cells) for side in (left, right))
         scale = (1 / (segments.n[left[block]] * segments.n[right[block]]))[:, None]
         for weighting, factor in enumerate((scale, np.ones_like(scale))):
-            for place, (one, other) in enumerate(((w, v), (w, z), (y, v), (y, z))):
-                squares[weighting, place] += (one * factor).T @ other
+            for name, one, other in ((WW, w, v), (WY, w, z), (YW, y, v), (YY, y, z)):
+                squares[weighting, name] += (one * factor).T @ other
 
 
 def _cross_terms(segments: Segments, left: Ints, right: Ints, n_cells: int) -> tuple[Ints, Floats]:

@@ -6,17 +6,21 @@ outcome in a cell, four sums are kept for each of the two weightings: w[c]w[d], 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.types import Floats, Ints
+from evenscore.tallies.moments import Factor, Moments, Sums
+from evenscore.types import Floats, Ints, Mask
 
 Index = NDArray[np.int32]
 
-WW, WY, YW, YY = range(4)
+W, Y = Factor(), Factor(y=1)
+USER_PAIRS = Moments({"ww": (W, W), "wy": (W, Y), "yw": (Y, W), "yy": (Y, Y)})
+WW, WY, YW, YY = range(4)  # their positions, for the loops that add them up
 DENSE_SHARE = 0.5  # an index of 4 bytes beside 64 bytes of sums pays while fewer than about this share of pairs occur
 
 
@@ -48,31 +52,30 @@ class PairMatrices:
     def residual(self, fit_a: Floats, fit_b: Floats) -> Floats:
         """R[c, d] = sum of (y_a - F_a w_a)[c] (y_b - F_b w_b)[d], for fitted values F at the cells, (n_cells,) each."""
         left, right = fit_a[:, None], fit_b[None, :]
-        found = left * self.ww
-        found -= self.yw
-        found *= right
-        found += self.yy
-        found -= left * self.wy
-        return found
+        residual = left * self.ww
+        residual -= self.yw
+        residual *= right
+        residual += self.yy
+        residual -= left * self.wy
+        return residual
 
 
 @dataclass(frozen=True, slots=True)
-class PairSums:
+class PairSums(Sums):
     """Pair sums of two groups, or of a group with itself (then only c <= d is kept).
 
-    index: the pairs that occur, ascending, as c * n_cells + d (n_pairs,), or None when all are kept. values: (2 weightings, 4 sums,
-    n_pairs), the weightings in the order of ``tally.WEIGHTINGS``.
+    index: the pairs that occur, ascending, as c * n_cells + d (n_pairs,), or None when all are kept. values: (2 weightings,
+    n_sums, n_pairs).
     """
 
     n_cells: int
     within: bool
     index: Index | None
-    values: Floats
 
     @classmethod
-    def empty(cls, n_cells: int, within: bool) -> PairSums:
+    def empty(cls, n_cells: int, within: bool, moments: Moments = USER_PAIRS) -> Self:
         """No users at all."""
-        return cls(n_cells, within, np.zeros(0, dtype=np.int32), np.zeros((2, 4, 0)))
+        return cls(moments, np.zeros((2, len(moments.names), 0)), n_cells, within, np.zeros(0, dtype=np.int32))
 
     @classmethod
     def from_squares(cls, squares: Floats, within: bool) -> PairSums:
@@ -82,19 +85,20 @@ class PairSums:
         values = squares.reshape(2, 4, -1)[:, :, every]
         occurs = (values != 0).any(axis=(0, 1))
         if occurs.mean() > DENSE_SHARE:
-            return cls(n_cells, within, None, values)
-        return cls(n_cells, within, every[occurs].astype(np.int32), np.ascontiguousarray(values[:, :, occurs]))
+            return cls(USER_PAIRS, values, n_cells, within, None)
+        kept = np.ascontiguousarray(values[:, :, occurs])
+        return cls(USER_PAIRS, kept, n_cells, within, every[occurs].astype(np.int32))
 
     @classmethod
-    def from_terms(cls, n_cells: int, within: bool, index: Ints, terms: Floats) -> PairSums:
-        """From single contributions: index (n,) with repeats and terms (2, 4, n)."""
+    def from_terms(cls, n_cells: int, within: bool, index: Ints, terms: Floats, moments: Moments = USER_PAIRS) -> Self:
+        """From single contributions: index (n,) with repeats and terms (2, n_sums, n)."""
         if len(index) == 0:
-            return cls.empty(n_cells, within)
+            return cls.empty(n_cells, within, moments)
         order = np.argsort(index)
         index = index[order]
         starts = np.flatnonzero(np.concatenate([[True], index[1:] != index[:-1]]))
         values = np.add.reduceat(terms[:, :, order], starts, axis=2)
-        return cls(n_cells, within, index[starts].astype(np.int32), values)
+        return cls(moments, values, n_cells, within, index[starts].astype(np.int32))
 
     @property
     def pairs(self) -> NDArray[np.integer]:
@@ -106,61 +110,70 @@ class PairSums:
         """Memory held."""
         return self.values.nbytes + (0 if self.index is None else self.index.nbytes)
 
-    def matrices(self, weighting: int, cells: Ints | None = None) -> PairMatrices:
-        """Dense matrices of one weighting; of some cells only, ascending, when these hold all that occurs."""
-        values = self.values[weighting]
-        size = self.n_cells if cells is None else len(cells)
-        if cells is None or size == self.n_cells:
-            size, left, right = self.n_cells, self.pairs // self.n_cells, self.pairs % self.n_cells
-        else:
-            place = np.full(self.n_cells, -1)
-            place[cells] = np.arange(size)
-            left, right = place[self.pairs // self.n_cells], place[self.pairs % self.n_cells]
-            inside = (left >= 0) & (right >= 0)
-            left, right, values = left[inside], right[inside], values[:, inside]
-        squares = np.zeros((4, size * size))
-        straight, mirrored = left * size + right, right * size + left
-        for place_of, kept in ((WW, WW), (WY, WY), (YW, YW), (YY, YY)):
-            squares[place_of][straight] = values[kept]
-        if self.within:
-            for place_of, kept in ((WW, WW), (WY, YW), (YW, WY), (YY, YY)):
-                squares[place_of][mirrored] = values[kept]
-        return PairMatrices(*squares.reshape(4, size, size))
+    def squares(self, weighting: str, cells: Ints | None = None) -> dict[str, Floats]:
+        """Dense matrices of one weighting by name; of some cells only, ascending, when these hold all that occurs."""
+        size, left, right = self.n_cells, self.pairs // self.n_cells, self.pairs % self.n_cells
+        kept: slice | Mask = slice(None)
+        if cells is not None and len(cells) < self.n_cells:
+            size = len(cells)
+            position = np.full(self.n_cells, -1)
+            position[cells] = np.arange(size)
+            left, right = position[left], position[right]
+            kept = (left >= 0) & (right >= 0)
+            left, right = left[kept], right[kept]
+        above, below = left * size + right, right * size + left
+        values = list(self.under(weighting).values())
+        matrices = {}
+        for name, own, turned in zip(self.moments.names, values, self.moments.turned, strict=True):
+            flat = np.zeros(size * size)
+            flat[above] = own[kept]
+            if self.within:
+                flat[below] = values[turned][kept]
+            matrices[name] = flat.reshape(size, size)
+        return matrices
 
-    def __add__(self, other: PairSums) -> PairSums:
+    def matrices(self, weighting: str, cells: Ints | None = None) -> PairMatrices:
+        """The matrices of weights and outcomes."""
+        return PairMatrices(**self.squares(weighting, cells))
+
+    def __add__(self, other: Self) -> Self:
         if self.index is None and other.index is None:
-            return PairSums(self.n_cells, self.within, None, self.values + other.values)
+            return replace(self, values=self.values + other.values)
         index = np.union1d(self.pairs, other.pairs).astype(np.int32)
-        values = np.zeros((2, 4, len(index)))
-        for part in (self, other):
-            values[:, :, np.searchsorted(index, part.pairs)] += part.values
-        if len(index) > DENSE_SHARE * len(_every_pair(self.n_cells, self.within)):
-            return _densified(self.n_cells, self.within, index, values)
-        return PairSums(self.n_cells, self.within, index, values)
+        values = np.zeros((*self.values.shape[:2], len(index)))
+        for sums in (self, other):
+            values[:, :, np.searchsorted(index, sums.pairs)] += sums.values
+        return replace(self, values=values, index=index).packed()
 
-    def recentred(self, shift: float) -> PairSums:
-        """The sums for outcomes that are larger by ``shift``."""
-        if shift == 0:
+    def packed(self) -> Self:
+        """The same, without an index when most pairs occur."""
+        every = _every_pair(self.n_cells, self.within)
+        if self.index is None or len(self.index) <= DENSE_SHARE * len(every):
             return self
-        ww, wy, yw, yy = np.moveaxis(self.values, 1, 0)
-        values = np.stack([ww, wy + shift * ww, yw + shift * ww, yy + shift * (wy + yw) + shift**2 * ww], axis=1)
-        return PairSums(self.n_cells, self.within, self.index, values)
+        dense = np.zeros((*self.values.shape[:2], len(every)))
+        dense[:, :, np.searchsorted(every, self.index)] = self.values
+        return replace(self, values=dense, index=None)
 
-    def moved(self, cells: Ints, n_cells: int) -> PairSums:
-        """The sums on a lattice where old cell c is ``cells[c]``; the order of cells is kept."""
-        old = self.pairs.astype(np.int64)
-        index = cells[old // self.n_cells] * n_cells + cells[old % self.n_cells]
-        return PairSums(n_cells, self.within, index.astype(np.int32), self.values)
+    def remapped(self, cells: Ints, n_cells: int, right_cells: Ints | None = None) -> Self:
+        """The sums on other cells: old cells c and d are in ``cells[c]`` and ``right_cells[d]``, by default ``cells[d]``."""
+        c, d = np.divmod(self.pairs.astype(np.int64), self.n_cells)
+        left, right = cells[c], (cells if right_cells is None else right_cells)[d]
+        terms = self.values
+        if self.within:
+            # Only left <= right is kept: a pair in the other order is turned, and one whose cells have become one stands for both.
+            turned = terms[:, self.moments.turned]
+            terms = np.where(left > right, turned, np.where((left == right) & (c != d), terms + turned, terms))
+            left, right = np.minimum(left, right), np.maximum(left, right)
+        return self.from_terms(n_cells, self.within, left * n_cells + right, terms, self.moments).packed()
 
-    def transposed(self) -> PairSums:
+    def transposed(self) -> Self:
         """The same sums with the two groups in the other order."""
         if self.within:
             return self
-        old = self.pairs.astype(np.int64)
-        index = old % self.n_cells * self.n_cells + old // self.n_cells
-        order = np.argsort(index)
-        values = self.values[:, [WW, YW, WY, YY]][:, :, order]
-        return PairSums(self.n_cells, False, None if self.index is None else index[order].astype(np.int32), values)
+        c, d = np.divmod(self.pairs.astype(np.int64), self.n_cells)
+        order = np.argsort(d * self.n_cells + c)
+        index = None if self.index is None else (d * self.n_cells + c)[order].astype(np.int32)
+        return replace(self, values=self.values[:, self.moments.turned][:, :, order], index=index)
 
 
 @lru_cache(maxsize=4)
@@ -169,10 +182,3 @@ def _every_pair(n_cells: int, within: bool) -> Ints:
         return np.arange(n_cells * n_cells)
     rows, columns = np.triu_indices(n_cells)
     return rows * n_cells + columns
-
-
-def _densified(n_cells: int, within: bool, index: Index, values: Floats) -> PairSums:
-    every = _every_pair(n_cells, within)
-    dense = np.zeros((2, 4, len(every)))
-    dense[:, :, np.searchsorted(every, index)] = values
-    return PairSums(n_cells, within, None, dense)

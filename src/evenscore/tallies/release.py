@@ -6,33 +6,35 @@ they are is not kept, but bounded from below by what is: cells are merged until 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from evenscore.errors import DataError, listing, require_count, shortened
+from evenscore.tallies.blocks import BLOCKS, REQUIRED
 from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.moments import Sums
 from evenscore.tallies.pairs import PairSums
-from evenscore.tallies.tally_state import VECTORS, GroupTally, Tally
+from evenscore.tallies.tally_state import GroupTally, Tally
 from evenscore.types import Floats, Ints
 
 ROUNDING = 1e-9
 STEP = 1.06  # by which cells are made heavier until they are heavy enough
 
-Cross = Mapping[tuple[int, int], PairSums]
-
 
 def release(tally: Tally, min_users: int) -> Tally:
     """See ``Tally.release``."""
     _require_releasable(tally, min_users)
-    kept = {(i, j): sums for (i, j), sums in tally.cross.items() if _shared_users(sums) >= min_users}
-    return _coarsened(tally, _starts(tally, kept, min_users), kept, min_users)
+    unknown = set(tally.block_names) - set(REQUIRED)
+    tally = tally.without_blocks(unknown, "it is not known how many users are behind its sums")
+    cross = {pair: sums for pair, sums in tally.cross.items() if _shared_users(sums) >= min_users}
+    tally = replace(tally, cross_blocks={"pairs": cross})
+    return _coarsened(tally, _starts(tally, min_users), min_users)
 
 
 def _require_releasable(tally: Tally, min_users: int) -> None:
     require_count("min_users", min_users, 2)
-    if not tally.parts:
+    if not tally.groups:
         raise DataError("the tally is empty; there is nothing to release")
     if tally.columns is not None and tally.columns.weight is not None:
         raise DataError(
@@ -45,20 +47,20 @@ def _require_releasable(tally: Tally, min_users: int) -> None:
 
 def _shared_users(sums: PairSums) -> float:
     """Users that two groups share: the products of a user's shares of cells sum to one."""
-    return float(sums.values[0, 0].sum()) * (1 + ROUNDING)
+    return float(sums.under("user")["ww"].sum()) * (1 + ROUNDING)
 
 
 # Where to cut
 
 
-def _starts(tally: Tally, cross: Cross, min_users: int) -> Ints:
+def _starts(tally: Tally, min_users: int) -> Ints:
     """Where the merged cells start, as numbers of old cells: the finest of a series of cuts that leaves enough users everywhere."""
-    weights = np.stack([part.vectors[0, 0] for part in tally.parts])
+    weights = np.stack([group.vectors.under("user")["W"] for group in tally.group_tallies])
     most = float(weights.sum(axis=1).max())
     each = float(min_users)
     while each < most:
         starts = _cuts(weights, each)
-        if len(starts) == 1 or _enough(tally, cross, starts, min_users):
+        if len(starts) == 1 or _enough(tally, starts, min_users):
             return starts
         each *= STEP
     return np.zeros(1, dtype=np.int64)
@@ -85,22 +87,22 @@ def _is_full(held: Floats, each: float) -> bool:
     return bool(held.max() >= each and ((held >= each) | (held == 0)).all())
 
 
-def _enough(tally: Tally, cross: Cross, starts: Ints, min_users: int) -> bool:
+def _enough(tally: Tally, starts: Ints, min_users: int) -> bool:
     """Whether it is certain that every pair of merged cells with any users has enough of them.
 
     A user's n_c n_d / n^2 is at most 1/4 for two cells of a group, and n_c n_d / (n n') at most 1 between groups; their sums Pww
     therefore bound the number of users. And cells of a group that together weigh more than its users share the excess.
     """
-    cell = _new_cells(starts, tally.lattice.n_cells)
-    for part in tally.parts:
-        products = _coarse_pairs(part.pairs, cell, len(starts)).matrices(0).ww
-        weight = np.add.reduceat(part.vectors[0, 0], starts)
-        certain = np.maximum(4 * products, weight[:, None] + weight[None, :] - part.n_users)
+    cells = _new_cells(starts, tally.lattice.n_cells)
+    for group in tally.group_tallies:
+        products = group.pairs.remapped(cells, len(starts)).matrices("user").ww
+        weight = np.add.reduceat(group.vectors.under("user")["W"], starts)
+        certain = np.maximum(4 * products, weight[:, None] + weight[None, :] - group.n_users)
         np.fill_diagonal(certain, np.inf)
         if ((products > 0) & (certain * (1 + ROUNDING) < min_users)).any():
             return False
-    for sums in cross.values():
-        products = _coarse_pairs(sums, cell, len(starts)).matrices(0).ww
+    for sums in tally.cross.values():
+        products = sums.remapped(cells, len(starts)).matrices("user").ww
         if ((products > 0) & (products * (1 + ROUNDING) < min_users)).any():
             return False
     return True
@@ -113,19 +115,29 @@ def _new_cells(starts: Ints, n_cells: int) -> Ints:
 # The coarse tally
 
 
-def _coarsened(tally: Tally, starts: Ints, cross: Cross, min_users: int) -> Tally:
-    lattice = _coarse_lattice(tally.lattice, starts)
-    cell = _new_cells(starts, tally.lattice.n_cells)
+def _coarsened(tally: Tally, starts: Ints, min_users: int) -> Tally:
+    cells = _new_cells(starts, tally.lattice.n_cells)
+    coarse = tally.remapped(_coarse_lattice(tally.lattice, starts), [cells] * len(tally.groups))
+    groups = zip(tally.group_tallies, coarse.group_tallies, strict=True)
     return replace(
-        tally,
-        lattice=lattice,
-        parts=tuple(_coarse_part(part, starts, cell) for part in tally.parts),
-        cross={pair: _coarse_pairs(sums, cell, len(starts)) for pair, sums in cross.items()},
-        n_spanning=tally.n_spanning if cross else 0,
+        coarse,
+        group_tallies=tuple(_thinned(merged, np.maximum.reduceat(fine.cell_users, starts)) for fine, merged in groups),
+        n_spanning=tally.n_spanning if tally.cross else 0,
         sketch=None,
         dropped={},
         released=(min_users, tally.lattice.n_cells),
     )
+
+
+def _thinned(group: GroupTally, least_users: Floats) -> GroupTally:
+    """The group without folds and rows that have no outcome, and with users that are certain: at least so many, and at least the
+    weight, since a user weighs at most 1."""
+    vectors = {name: group.vectors[name] for name in group.vectors.moments.names}
+    vectors |= {"U": np.zeros_like(vectors["U"]), "A": vectors["W"]}
+    sums = Sums.from_named(group.vectors.moments, vectors)
+    users = np.maximum(least_users, np.ceil(sums.under("user")["W"] * (1 - ROUNDING)))
+    blocks = {**group.blocks, "vectors": sums, "folds": BLOCKS["folds"].empty(len(users))}
+    return replace(group, n_unlabelled=0, cell_users=users, blocks=blocks)
 
 
 def _coarse_lattice(lattice: Lattice, starts: Ints) -> Lattice:
@@ -135,24 +147,3 @@ def _coarse_lattice(lattice: Lattice, starts: Ints) -> Lattice:
     if lattice.open_ended and (len(starts) < 3 or starts[1] != 1 or starts[-1] != lattice.n_cells - 1):
         settings["open_ended"] = False  # an end cell that swallowed its neighbour is a cell like others
     return Lattice.from_parts(lattice.edges[starts[1:] - 1], settings)
-
-
-def _coarse_part(part: GroupTally, starts: Ints, cell: Ints) -> GroupTally:
-    vectors = np.add.reduceat(part.vectors, starts, axis=2)
-    vectors[:, VECTORS.index("U")] = 0.0
-    vectors[:, VECTORS.index("A")] = vectors[:, VECTORS.index("W")]
-    pairs = _coarse_pairs(part.pairs, cell, len(starts))
-    certain = np.maximum(np.maximum.reduceat(part.cell_users, starts), np.ceil(vectors[0, 0] * (1 - ROUNDING)))
-    return GroupTally(part.n_users, part.n_rows, 0, vectors, np.zeros((*part.folds.shape[:3], len(starts))), certain, pairs)
-
-
-def _coarse_pairs(sums: PairSums, cell: Ints, n_cells: int) -> PairSums:
-    """Pair sums on merged cells; two cells of a group that become one count in both orders."""
-    old = sums.pairs.astype(np.int64)
-    left, right = old // sums.n_cells, old % sums.n_cells
-    terms = sums.values.copy()
-    if sums.within:
-        inside = (cell[left] == cell[right]) & (left != right)
-        terms[:, :, inside] += sums.values[:, [0, 2, 1, 3]][:, :, inside]
-    merged = PairSums.from_terms(n_cells, sums.within, cell[left] * n_cells + cell[right], terms)
-    return merged + PairSums.empty(n_cells, sums.within)

@@ -5,25 +5,27 @@ Tallies of shards that do not split a user add up to the tally of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from evenscore.data.coding import FOLDS
 from evenscore.data.observations import Columns
-from evenscore.errors import DataError, OptionError, listing, require_option, shortened
+from evenscore.errors import DataError, OptionError, listing, shortened
 from evenscore.saving import as_path
 from evenscore.tables import Table
+from evenscore.tallies.blocks import BLOCKS, FOLDED, REQUIRED, VECTORS, Blocks
 from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.moments import WEIGHTINGS as WEIGHTINGS
+from evenscore.tallies.moments import Sums, sum_cells
 from evenscore.tallies.pairs import PairMatrices, PairSums
 from evenscore.types import Floats, Ints
 
-WEIGHTINGS = ("user", "row")
-VECTORS = ("W", "Y", "X", "Y2", "XY", "U", "A", "V0", "V1", "V2")
 SKETCH = 1024  # hashes kept to notice the same users in two tallies
+
+Cross: TypeAlias = Mapping[tuple[int, int], PairSums]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,90 +67,86 @@ class FoldSums:
 
 @dataclass(frozen=True, slots=True)
 class GroupTally:
-    """What is kept of one group.
-
-    vectors: (2 weightings, 10 of ``VECTORS``, n_cells); folds: (2, 4, 10, n_cells); cell_users: (n_cells,).
-    """
+    """What is kept of one group: counts, users with a labelled row in each cell (n_cells,), and blocks of sums by name."""
 
     n_users: int
     n_rows: int
     n_unlabelled: int
-    vectors: Floats
-    folds: Floats
     cell_users: Floats
-    pairs: PairSums
-
-    @property
-    def weighs(self) -> bool:
-        """Whether any labelled row has a weight other than 0."""
-        return bool((self.vectors[1, 0] > 0).any())
+    blocks: Blocks
 
     @classmethod
-    def empty(cls, n_cells: int) -> GroupTally:
+    def empty(cls, n_cells: int, blocks: Iterable[str] = REQUIRED) -> GroupTally:
         """A group without rows."""
-        return cls(
-            0,
-            0,
-            0,
-            np.zeros((2, len(VECTORS), n_cells)),
-            np.zeros((2, 4, FOLDS, n_cells)),
-            np.zeros(n_cells),
-            PairSums.empty(n_cells, within=True),
-        )
+        return cls(0, 0, 0, np.zeros(n_cells), {name: BLOCKS[name].empty(n_cells) for name in blocks})
+
+    @property
+    def vectors(self) -> Sums:
+        """The sums of ``CellSums``."""
+        return self.blocks["vectors"]
+
+    @property
+    def folds(self) -> Sums:
+        """The sums of ``FoldSums``."""
+        return self.blocks["folds"]
+
+    @property
+    def pairs(self) -> PairSums:
+        """The sums over pairs of cells."""
+        return cast(PairSums, self.blocks["pairs"])
+
+    @property
+    def has_weight(self) -> bool:
+        """Whether any labelled row has a weight other than 0."""
+        return bool((self.vectors.under("row")["W"] > 0).any())
 
     def __add__(self, other: GroupTally) -> GroupTally:
         return GroupTally(
             self.n_users + other.n_users,
             self.n_rows + other.n_rows,
             self.n_unlabelled + other.n_unlabelled,
-            self.vectors + other.vectors,
-            self.folds + other.folds,
             self.cell_users + other.cell_users,
-            self.pairs + other.pairs,
+            {name: sums + other.blocks[name] for name, sums in self.blocks.items()},
         )
 
-    def recentred(self, shift: float) -> GroupTally:
-        """The sums for outcomes that are larger by ``shift``."""
-        if shift == 0:
-            return self
-        vectors, folds = self.vectors.copy(), self.folds.copy()
-        vectors[:, 4] += shift * vectors[:, 2]
-        for sums, w, y, y2 in ((vectors, 0, 1, 3), (vectors, 7, 8, 9), (folds, 0, 1, 3)):
-            sums[:, y2] += 2 * shift * sums[:, y] + shift**2 * sums[:, w]
-            sums[:, y] += shift * sums[:, w]
-        return replace(self, vectors=vectors, folds=folds, pairs=self.pairs.recentred(shift))
+    def changed(self, change: Callable[[Sums], Sums]) -> GroupTally:
+        """The same with every block changed."""
+        return replace(self, blocks={name: change(sums) for name, sums in self.blocks.items()})
 
-    def moved(self, cells: Ints, n_cells: int) -> GroupTally:
-        """The sums on a lattice where old cell c is ``cells[c]``."""
+    def remapped(self, cells: Ints, n_cells: int) -> GroupTally:
+        """The sums on other cells: old cell c is in ``cells[c]``; a user of cells that become one may count twice there."""
+        users = np.minimum(sum_cells(self.cell_users, cells, n_cells), self.n_users)
+        return replace(self.changed(lambda sums: sums.remapped(cells, n_cells)), cell_users=users)
 
-        def spread(old: Floats) -> Floats:
-            new = np.zeros((*old.shape[:-1], n_cells))
-            new[..., cells] = old
-            return new
 
-        return replace(
-            self,
-            vectors=spread(self.vectors),
-            folds=spread(self.folds),
-            cell_users=spread(self.cell_users),
-            pairs=self.pairs.moved(cells, n_cells),
-        )
+def group_tally(
+    counts: tuple[int, int, int], cell_users: Floats, folds: Mapping[str, Floats], vectors: Mapping[str, Floats], pairs: PairSums
+) -> GroupTally:
+    """A group's tally from sums by name, each (2 weightings, ..., n_cells): those by fold, and the vectors that are not by fold."""
+    totals = {name: values.sum(axis=1) for name, values in folds.items()}
+    blocks: Blocks = {
+        "vectors": Sums.from_named(VECTORS, {**totals, **vectors}),
+        "folds": Sums.from_named(FOLDED, folds),
+        "pairs": pairs,
+    }
+    return GroupTally(*counts, cell_users, blocks)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Tally(Table):
     """Sums over cells of the score axis, by group; made by ``es.tally`` and the starting point of everything else.
 
-    centre: what outcomes are deviations from. cross: pair sums of users that occur in two groups, by (a, b) positions in
+    centre: what outcomes are deviations from. cross_blocks: pair sums between groups, by the block's name and (a, b) positions in
     ``groups``, a < b. sketch: the smallest hashes of user ids, or None when rows are independent users. dropped: rows left out
     because of nulls, by column. split: the share of users that was tallied, None for all. released: (users that every cell and
-    pair of cells has at least, cells before they were merged), None as long as nothing was thinned.
+    pair of cells has at least, cells before they were merged), None as long as nothing was thinned. left_out: why optional blocks
+    are missing, by name.
     """
 
     lattice: Lattice
     groups: tuple[Any, ...]
-    parts: tuple[GroupTally, ...]
-    cross: Mapping[tuple[int, int], PairSums] = field(default_factory=dict)
+    group_tallies: tuple[GroupTally, ...]
+    cross_blocks: Mapping[str, Cross] = field(default_factory=dict)
     n_spanning: int = 0
     centre: float = 0.0
     binary: bool = True
@@ -158,6 +156,7 @@ class Tally(Table):
     frame_kind: str | None = None
     split: str | None = None
     released: tuple[int, int] | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def zero(cls, lattice: Lattice) -> Tally:
@@ -172,25 +171,40 @@ class Tally(Table):
         return self.columns is not None and self.columns.user is None
 
     @property
+    def cross(self) -> Cross:
+        """Pair sums of users that occur in two groups."""
+        return self.cross_blocks.get("pairs", {})
+
+    @property
+    def block_names(self) -> tuple[str, ...]:
+        """The blocks of sums that every group has."""
+        return tuple(self.group_tallies[0].blocks) if self.groups else REQUIRED
+
+    @property
+    def by_group(self) -> Iterator[tuple[Any, GroupTally]]:
+        """Each group's label and tally."""
+        return zip(self.groups, self.group_tallies, strict=True)
+
+    @property
     def n_users(self) -> dict[Any, int]:
         """Users with a labelled row, by group; 0 where all rows weigh nothing."""
-        return {label: part.n_users * part.weighs for label, part in zip(self.groups, self.parts, strict=True)}
+        return {label: group.n_users * group.has_weight for label, group in self.by_group}
 
     @property
     def n_rows(self) -> dict[Any, int]:
         """Labelled rows, by group; 0 where all of them weigh nothing."""
-        return {label: part.n_rows * part.weighs for label, part in zip(self.groups, self.parts, strict=True)}
+        return {label: group.n_rows * group.has_weight for label, group in self.by_group}
 
     @property
     def n_unlabelled(self) -> dict[Any, int]:
         """Rows whose outcome is not known, by group."""
-        return {label: part.n_unlabelled for label, part in zip(self.groups, self.parts, strict=True)}
+        return {label: group.n_unlabelled for label, group in self.by_group}
 
     @property
     def nbytes(self) -> int:
         """Memory held by the sums."""
-        pairs = [part.pairs for part in self.parts] + list(self.cross.values())
-        return sum(p.nbytes for p in pairs) + sum(p.vectors.nbytes + p.folds.nbytes for p in self.parts)
+        blocks = [group.blocks for group in self.group_tallies] + list(self.cross_blocks.values())
+        return sum(sums.nbytes for named in blocks for sums in named.values())
 
     def index(self, group: Any) -> int:
         """The position of a group; labels of another type are other labels."""
@@ -201,28 +215,59 @@ class Tally(Table):
 
     def sums(self, group: Any, weighting: str = "user") -> CellSums:
         """The vectors of one group."""
-        part = self.parts[self.index(group)]
-        vectors = part.vectors[_weighting(weighting)]
-        weight, score = vectors[0], vectors[2]
+        group_tally = self.group_tallies[self.index(group)]
+        vectors = group_tally.vectors.under(weighting)
+        weight, score = vectors["W"], vectors["X"]
         mean = np.divide(score, weight, out=np.full_like(score, np.nan), where=weight > 0)
-        tilt = np.where(weight > 0, vectors[4] - np.nan_to_num(mean) * vectors[1], 0.0) * self.lattice.axis_slopes(mean)
-        named = dict(zip(VECTORS, vectors, strict=True))
+        tilt = np.where(weight > 0, vectors["XY"] - np.nan_to_num(mean) * vectors["Y"], 0.0) * self.lattice.axis_slopes(mean)
         position, width = self.lattice.positions(mean), self.lattice.cell_widths
-        return CellSums(**named, N=part.cell_users, position=position, width=width, tilt=tilt)
+        return CellSums(**vectors, N=group_tally.cell_users, position=position, width=width, tilt=tilt)
 
     def folds(self, group: Any, weighting: str = "user") -> FoldSums:
         """The vectors of one group by user fold."""
-        return FoldSums(*self.parts[self.index(group)].folds[_weighting(weighting)])
+        return FoldSums(**self.group_tallies[self.index(group)].folds.under(weighting))
 
     def pair_matrices(self, a: Any, b: Any, weighting: str = "user", cells: Ints | None = None) -> PairMatrices | None:
         """The pair matrices of two groups (or of one with itself), of some cells only if given; None when no user is in both."""
         i, j = self.index(a), self.index(b)
         if i == j:
-            return self.parts[i].pairs.matrices(_weighting(weighting), cells)
+            return self.group_tallies[i].pairs.matrices(weighting, cells)
         sums = self.cross.get((min(i, j), max(i, j)))
         if sums is None:
             return None
-        return (sums if i < j else sums.transposed()).matrices(_weighting(weighting), cells)
+        return (sums if i < j else sums.transposed()).matrices(weighting, cells)
+
+    def changed(self, change: Callable[[Sums], Sums]) -> Tally:
+        """The same with every block changed."""
+        groups = tuple(group.changed(change) for group in self.group_tallies)
+        cross = {name: {pair: change(sums) for pair, sums in named.items()} for name, named in self.cross_blocks.items()}
+        return replace(self, group_tallies=groups, cross_blocks=cast(Mapping[str, Cross], cross))
+
+    def recentred(self, centre: float) -> Tally:
+        """The same with outcomes as deviations from ``centre``."""
+        shift = self.centre - centre
+        return replace(self.changed(lambda sums: sums.recentred(shift)), centre=centre)
+
+    def remapped(self, lattice: Lattice, cells: Sequence[Ints]) -> Tally:
+        """The same on another lattice, where old cell c of group g is ``cells[g][c]``."""
+        n_cells = lattice.n_cells
+        groups = tuple(group.remapped(own, n_cells) for group, own in zip(self.group_tallies, cells, strict=True))
+        cross = {
+            name: {(a, b): sums.remapped(cells[a], n_cells, cells[b]) for (a, b), sums in named.items()}
+            for name, named in self.cross_blocks.items()
+        }
+        return replace(self, lattice=lattice, group_tallies=groups, cross_blocks=cross)
+
+    def without_blocks(self, names: Iterable[str], reason: str) -> Tally:
+        """The same without some optional blocks, and with the reason."""
+        gone = set(names)
+        groups = tuple(
+            replace(group, blocks={name: sums for name, sums in group.blocks.items() if name not in gone})
+            for group in self.group_tallies
+        )
+        cross = {name: named for name, named in self.cross_blocks.items() if name not in gone}
+        left_out = {**self.left_out, **dict.fromkeys(sorted(gone), reason)}
+        return replace(self, group_tallies=groups, cross_blocks=cross, left_out=left_out)
 
     def __add__(self, other: Tally) -> Tally:
         if not isinstance(other, Tally):
@@ -261,21 +306,17 @@ class Tally(Table):
     def rows(self) -> list[dict[str, Any]]:
         """One row a group: rows, users, and the means per user."""
         table = []
-        for label, part in zip(self.groups, self.parts, strict=True):
-            total = part.vectors[0, :, :].sum(axis=1)
-            weight = total[0]
-            mean_score, mean_outcome = (total[2] / weight, self.centre + total[1] / weight) if weight > 0 else (np.nan, np.nan)
-            row = {"group": label, "rows": part.n_rows, "users": part.n_users}
-            if any(p.n_unlabelled for p in self.parts):
-                row["unlabelled"] = part.n_unlabelled
-            table.append(row | {"mean_score": float(mean_score), "mean_outcome": float(mean_outcome)})
+        any_unlabelled = any(self.n_unlabelled.values())
+        for label, group in self.by_group:
+            vectors = group.vectors.under("user")
+            weight, outcome, score = (float(vectors[name].sum()) for name in ("W", "Y", "X"))
+            row = {"group": label, "rows": group.n_rows, "users": group.n_users}
+            if any_unlabelled:
+                row["unlabelled"] = group.n_unlabelled
+            row["mean_score"] = score / weight if weight > 0 else np.nan
+            row["mean_outcome"] = self.centre + outcome / weight if weight > 0 else np.nan
+            table.append(row)
         return table
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw how each group's scores are distributed (needs matplotlib)."""
-        from evenscore.report.audit_figures import draw_tally
-
-        return draw_tally(self, ax)
 
     def _title(self) -> str:
         users = "rows are independent" if self.independent else f"users: {self.columns.user}" if self.columns else "no data"
@@ -293,12 +334,8 @@ class Tally(Table):
                 f"released: cells were merged until each, and each pair, stands for at least {least:,} users; "
                 f"{self.lattice.n_cells} of {before} cells are left, and no user folds"
             )
+        notes += [f"block {name!r} is left out: {reason}" for name, reason in self.left_out.items()]
         return notes
-
-
-def _weighting(name: str) -> int:
-    require_option("weighting", name, WEIGHTINGS)
-    return WEIGHTINGS.index(name)
 
 
 def require_tally(value: object, call: str) -> Tally:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from evenscore.data.coding import FOLDS, Users, folds
 from evenscore.data.observations import Observations
+from evenscore.tallies.blocks import FOLDED, VECTORS
 from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.moments import Moments
 from evenscore.tallies.pairing import Segments, cross_sums, lengths_from, pair_sums
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.spanning import segment_pairs
-from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally
+from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally, group_tally
 from evenscore.types import Array, Floats, Ints
 
 UserCells = dict[str, Array]
 
 PLACE = ("key", "part", "cell")
 SUMS = ("n", "a", "w", "y", "x", "y2", "xy", "q0", "q1", "q2", "u")
+VECTOR_OF = {"w": "W", "y": "Y", "x": "X", "y2": "Y2", "xy": "XY", "q0": "V0", "q1": "V1", "q2": "V2"}
+MOMENTS = Moments({name: VECTORS.factors[vector] for name, vector in VECTOR_OF.items()})
 
 
 def user_cells(observations: Observations, lattice: Lattice, centre: float) -> UserCells:
@@ -65,13 +70,8 @@ def recentred(rows: UserCells, shift: float) -> UserCells:
     """The sums for outcomes that are larger by ``shift``."""
     if shift == 0:
         return rows
-    changed = dict(rows)
-    changed["y2"] = rows["y2"] + 2 * shift * rows["y"] + shift**2 * rows["w"]
-    changed["y"] = rows["y"] + shift * rows["w"]
-    changed["xy"] = rows["xy"] + shift * rows["x"]
-    changed["q2"] = rows["q2"] + 2 * shift * rows["q1"] + shift**2 * rows["q0"]
-    changed["q1"] = rows["q1"] + shift * rows["q0"]
-    return changed
+    values = MOMENTS.recentred(np.stack([rows[name] for name in MOMENTS.names]), shift)
+    return {**rows, **dict(zip(MOMENTS.names, values, strict=True))}
 
 
 def tally_user_cells(rows: UserCells, zero: Tally, users: Users) -> Tally:
@@ -80,22 +80,18 @@ def tally_user_cells(rows: UserCells, zero: Tally, users: Users) -> Tally:
         return zero
     n_cells = zero.lattice.n_cells
     hashes = np.asarray(users.hashes(rows["key"]))
-    parts = tuple(
-        _group_tally({name: column[rows["part"] == g] for name, column in rows.items()}, hashes[rows["part"] == g], n_cells)
-        for g in range(len(zero.groups))
-    )
+    group_tallies = []
+    for group in range(len(zero.groups)):
+        mine = rows["part"] == group
+        group_tallies.append(_tally_group({name: column[mine] for name, column in rows.items()}, hashes[mine], n_cells))
     labelled = rows["n"] > 0
     cross, n_spanning = _cross({name: column[labelled] for name, column in rows.items()}, n_cells)
-    return Tally(
-        zero.lattice,
-        zero.groups,
-        parts,
-        cross,
-        n_spanning,
-        zero.centre,
-        zero.binary,
-        zero.columns,
-        np.unique(hashes[labelled])[:SKETCH],
+    return replace(
+        zero,
+        group_tallies=tuple(group_tallies),
+        cross_blocks={"pairs": cross},
+        n_spanning=n_spanning,
+        sketch=np.unique(hashes[labelled])[:SKETCH],
     )
 
 
@@ -106,52 +102,43 @@ def _segments(rows: Mapping[str, Array], owner: Ints) -> Segments:
     return Segments(rows["cell"].astype(np.uint16), starts, lengths, n, weight=rows["w"], outcome=rows["y"])
 
 
-def _group_tally(rows: UserCells, hashes: Ints, n_cells: int) -> GroupTally:
+def _tally_group(rows: UserCells, hashes: Ints, n_cells: int) -> GroupTally:
     """The sums of one group."""
     if len(rows["key"]) == 0:
         return GroupTally.empty(n_cells)
     everyone = _segments(rows, rows["key"])
-    all_rows = np.repeat(np.add.reduceat(rows["a"], everyone.starts), everyone.lengths)
+    known = rows["n"] > 0
+    inverse_all = np.repeat(1 / np.add.reduceat(rows["a"], everyone.starts), everyone.lengths)
+    vectors = _by_cell({"U": rows["u"], "A": rows["w"] + rows["u"]}, rows["cell"], n_cells, inverse_all)
     n_unlabelled = round(float((rows["a"] - rows["n"]).sum()))
-
-    def by_cell(values: Floats, chosen: Mapping[str, Array] = rows) -> Floats:
-        return np.bincount(chosen["cell"], values, minlength=n_cells).astype(np.float64)
-
-    unlabelled = [(by_cell(rows["u"] / scale), by_cell((rows["w"] + rows["u"]) / scale)) for scale in (all_rows, 1.0)]
-    known = {name: column[rows["n"] > 0] for name, column in rows.items()}
-    if len(known["key"]) == 0:
-        return _empty_but(n_cells, n_unlabelled, unlabelled)
-    segments = _segments(known, known["key"])
-    inverse = np.repeat(1 / segments.n, segments.lengths)
-    fold = folds(hashes[rows["n"] > 0]) * n_cells + known["cell"]
-    in_folds = np.zeros((2, 4, FOLDS, n_cells))
-    vectors = np.zeros((2, 10, n_cells))
-    own = np.zeros((2, 3, n_cells))
-    for weighting, f in enumerate((inverse, np.ones_like(inverse))):
-        for place, name in enumerate(("w", "y", "x", "y2")):
-            counted = np.bincount(fold, known[name] * f, minlength=FOLDS * n_cells)
-            in_folds[weighting, place] = counted.reshape(FOLDS, n_cells)
-        vectors[weighting, 4] = by_cell(known["xy"] * f, known)
-        vectors[weighting, 5:7] = unlabelled[weighting]
-        vectors[weighting, 7:] = [by_cell(known[name] * f * f, known) for name in ("q0", "q1", "q2")]
-        w, y = known["w"] * f, known["y"] * f
-        own[weighting] = [by_cell(values, known) for values in (w * w, w * y, y * y)]
-    vectors[:, :4] = in_folds.sum(axis=2)
-    return GroupTally(
-        len(segments.starts),
-        round(float(known["n"].sum())),
-        n_unlabelled,
+    labelled = {name: column[known] for name, column in rows.items()}
+    n_users, pairs, inverse = 0, PairSums.empty(n_cells, within=True), np.zeros(0)
+    cell = labelled["cell"]
+    if known.any():
+        segments = _segments(labelled, labelled["key"])
+        n_users, inverse = len(segments.starts), np.repeat(1 / segments.n, segments.lengths)
+        w, y = labelled["w"], labelled["y"]
+        own = _by_cell({"ww": w * w, "wy": w * y, "yw": y * w, "yy": y * y}, cell, n_cells, inverse**2)
+        pairs = pair_sums(segments, n_cells, np.stack(list(own.values()), axis=1))
+    fold_cell = folds(hashes[known]) * n_cells + cell
+    in_folds = _by_cell({name: labelled[name.lower()] for name in FOLDED.names}, fold_cell, FOLDS * n_cells, inverse)
+    vectors |= _by_cell({"XY": labelled["xy"]}, cell, n_cells, inverse)
+    vectors |= _by_cell({f"V{k}": labelled[f"q{k}"] for k in range(3)}, cell, n_cells, inverse**2)
+    return group_tally(
+        (n_users, round(float(labelled["n"].sum())), n_unlabelled),
+        np.bincount(cell, minlength=n_cells).astype(np.float64),
+        {name: values.reshape(2, FOLDS, n_cells) for name, values in in_folds.items()},
         vectors,
-        in_folds,
-        by_cell(np.ones(len(known["key"])), known),
-        pair_sums(segments, n_cells, own),
+        pairs,
     )
 
 
-def _empty_but(n_cells: int, n_unlabelled: int, unlabelled: list[tuple[Floats, Floats]]) -> GroupTally:
-    empty = GroupTally.empty(n_cells)
-    empty.vectors[:, 5:7] = unlabelled
-    return GroupTally(0, 0, n_unlabelled, empty.vectors, empty.folds, empty.cell_users, empty.pairs)
+def _by_cell(columns: Mapping[str, Floats], cell: Ints, n_cells: int, per_user: Floats) -> dict[str, Floats]:
+    """Each column added up by cell, times a factor and as it is: (2 weightings, n_cells)."""
+    return {
+        name: np.array([np.bincount(cell, column * factor, minlength=n_cells) for factor in (per_user, 1.0)], dtype=np.float64)
+        for name, column in columns.items()
+    }
 
 
 def _cross(rows: UserCells, n_cells: int) -> tuple[dict[tuple[int, int], PairSums], int]:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from evenscore._version import __version__
+from evenscore.codec import NUMBER, NUMBER_OR_NAN, Codec, record_codec, refuse_invalid, tuple_of
 from evenscore.errors import EvenscoreError, FileError
-from evenscore.saving import pack_label, read_whole, unpack_label, write_whole
+from evenscore.saving import read_whole, write_whole
 
 FORMAT, VERSION = "evenscore threshold trial", 1
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@dataclass(frozen=True, slots=True)
+class Settings:
     """What a trial was started with."""
 
     strategy: str
@@ -61,111 +60,69 @@ class Round:
     n_users: int
 
 
-class _Step(msgspec.Struct, forbid_unknown_fields=True):
-    now: float
-    proposed: float
-    solution: float
-    ci_low: float | None
-    ci_high: float | None
-    suggestive: bool
-    explore_to: float | None
+@dataclass(frozen=True, slots=True)
+class Record:
+    """All of a trial, by its groups in order."""
 
-
-class _Round(msgspec.Struct, forbid_unknown_fields=True):
-    thresholds: list[float]
-    outcomes: list[float | None]
-    max_gap: float | None
-    p_value: float | None
-    verdict: str
-    positive_rate: float
-    n_users: int
-
-
-class _Document(msgspec.Struct, forbid_unknown_fields=True):
-    format: str
-    version: int
-    made_with: str
-    groups: list[Any]
+    groups: tuple[Any, ...]
     settings: Settings
-    steps: list[_Step]
-    rounds: list[_Round]
+    steps: tuple[Step, ...]
+    rounds: tuple[Round, ...]
 
 
-# Saving
+def _by_place(codec: Codec[float]) -> Codec[dict[Any, float]]:
+    """Values of the groups in order; what is read is by the group's place."""
+    values = tuple_of(codec)
+    return Codec(
+        values.stored, lambda by_group: values.pack(tuple(by_group.values())), lambda stored: dict(enumerate(values.unpack(stored)))
+    )
 
 
-def save_trial(path: Path, settings: Settings, steps: Sequence[Step], rounds: Sequence[Round]) -> None:
+_CODEC = record_codec(
+    Record,
+    constants={"format": FORMAT, "version": VERSION, "made_with": __version__},
+    steps=tuple_of(record_codec(Step, group=None, ci_low=NUMBER_OR_NAN, ci_high=NUMBER_OR_NAN)),
+    rounds=tuple_of(
+        record_codec(
+            Round,
+            thresholds=_by_place(NUMBER),
+            outcomes=_by_place(NUMBER_OR_NAN),
+            max_gap=NUMBER_OR_NAN,
+            p_value=NUMBER_OR_NAN,
+        )
+    ),
+)
+
+
+def save_trial(path: Path, settings: Settings, steps: tuple[Step, ...], rounds: tuple[Round, ...]) -> None:
     """Write a trial, whole or not at all."""
-    labels = list(rounds[-1].thresholds)
-    document = {
-        "format": FORMAT,
-        "version": VERSION,
-        "made_with": __version__,
-        "groups": [pack_label(label) for label in labels],
-        "settings": settings,
-        "steps": [_numbers(step) for step in steps],
-        "rounds": [
-            _numbers(one) | {name: [_number(getattr(one, name)[label]) for label in labels] for name in ("thresholds", "outcomes")}
-            for one in rounds
-        ],
-    }
+    labels = {step.group: step.group for step in steps}
+    record = Record(tuple(labels), settings, steps, tuple(_relabelled(look, labels) for look in rounds))
     try:
-        encoded = msgspec.json.encode(document)
+        encoded = msgspec.json.encode(_CODEC.pack(record))
     except UnicodeEncodeError as error:
         raise EvenscoreError(f"the trial's groups cannot be saved: {error}") from None
     write_whole(path, msgspec.json.format(encoded, indent=2) + b"\n")
 
 
-def _number(value: Any) -> Any:
-    """None stands for a number that JSON cannot say."""
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else None
-    return value
-
-
-def _numbers(part: Step | Round) -> dict[str, Any]:
-    return {name: _number(getattr(part, name)) for name in part.__slots__ if name != "group"}
-
-
-# Loading
-
-
-def load_trial(path: Path) -> tuple[Settings, tuple[Step, ...], tuple[Round, ...]]:
+def load_trial(path: Path) -> Record:
     """What a trial remembered, or what is wrong with the file."""
-    try:
-        document = msgspec.json.decode(read_whole(path), type=_Document)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise FileError(f"{path} is not a saved threshold trial: {error}") from error
+    content = read_whole(path)
+    with refuse_invalid(f"{path} is not a saved threshold trial"):
+        document = msgspec.json.decode(content, type=_CODEC.stored)
     if document.format != FORMAT or document.version > VERSION:
         raise FileError(f"{path} is not a threshold trial that this version reads: {document.format} {document.version}")
-    try:
-        labels = [unpack_label(packed) for packed in document.groups]
-        hash(tuple(labels))
-    except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError) as error:
-        raise FileError(f"{path} does not hold a valid threshold trial: {error}") from None
-    sizes = {len(document.steps), *(len(values) for one in document.rounds for values in (one.thresholds, one.outcomes))}
-    if sizes != {len(labels)} or not document.rounds:
+    with refuse_invalid(f"{path} does not hold a valid threshold trial"):
+        record = _CODEC.unpack(document)
+        places = {label: place for place, label in enumerate(record.groups)}
+    sizes = {len(record.steps), *(len(values) for look in record.rounds for values in (look.thresholds, look.outcomes))}
+    if sizes != {len(places)} or not record.rounds:
         raise FileError(f"{path} is damaged: its groups, steps and rounds do not fit together")
-    steps = tuple(_step(label, step) for label, step in zip(labels, document.steps, strict=True))
-    return document.settings, steps, tuple(_round(labels, one) for one in document.rounds)
+    steps = tuple(replace(step, group=label) for label, step in zip(record.groups, record.steps, strict=True))
+    return replace(record, steps=steps, rounds=tuple(_relabelled(look, places) for look in record.rounds))
 
 
-def _step(label: Any, step: _Step) -> Step:
-    limits = _known(step.ci_low), _known(step.ci_high)
-    return Step(label, step.now, step.proposed, step.solution, *limits, step.suggestive, step.explore_to)
-
-
-def _round(labels: list[Any], one: _Round) -> Round:
-    return Round(
-        dict(zip(labels, one.thresholds, strict=True)),
-        dict(zip(labels, map(_known, one.outcomes), strict=True)),
-        _known(one.max_gap),
-        _known(one.p_value),
-        one.verdict,
-        one.positive_rate,
-        one.n_users,
-    )
-
-
-def _known(value: Any) -> Any:
-    return math.nan if value is None else value
+def _relabelled(look: Round, keys: dict[Any, Any]) -> Round:
+    """The same look with its groups in the order of ``keys``, found under what ``keys`` says."""
+    thresholds, outcomes = ({label: values[key] for label, key in keys.items()} for values in (look.thresholds, look.outcomes))
+    return replace(look, thresholds=thresholds, outcomes=outcomes)

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenscore.calibration.matching import match_groups, read_scores, refuse_unknown
-from evenscore.tables import Table, json_ready, label_text, number_text
+from evenscore.calibration.matching import match_groups, read_scores
+from evenscore.tables import Table, json_ready, label_text, number_text, values_of
 from evenscore.types import Floats, Mask
 
 STRATEGIES = ("rate", "raise", "lower", "target")
@@ -86,18 +86,18 @@ class Thresholds(Table):
     @property
     def threshold(self) -> float | dict[Any, float]:
         """The threshold before; by group when they differed."""
-        before = {one.group: one.before for one in self.groups}
+        before = {group.group: group.before for group in self.groups}
         return before if len(set(before.values())) > 1 else self.groups[0].before
 
     @property
     def by_group(self) -> dict[Any, float]:
         """The threshold of each group."""
-        return {one.group: one.threshold for one in self.groups}
+        return {group.group: group.threshold for group in self.groups}
 
     @property
     def outcome_at(self) -> dict[Any, float]:
         """The expected outcome of each group at its threshold."""
-        return {one.group: one.outcome_after for one in self.groups}
+        return {group.group: group.outcome_after for group in self.groups}
 
     @property
     def solved(self) -> bool:
@@ -109,40 +109,31 @@ class Thresholds(Table):
     @property
     def suggestive(self) -> bool:
         """Whether a threshold rests on outcomes that nobody has seen."""
-        return any(one.suggestive for one in self.groups)
+        return any(group.suggestive for group in self.groups)
 
     @property
     def reasons(self) -> dict[Any, str]:
         """What should be known about a group's threshold, where there is something."""
-        return {one.group: one.reason for one in self.groups if one.reason}
+        return {group.group: group.reason for group in self.groups if group.reason}
 
     def decide(self, scores: Any, groups: Any) -> Mask:
         """The decision for each row, (n_rows,): arrays or columns of scores and groups."""
         array, _ = read_scores(scores, "error")
         labels = tuple(self.by_group)
         matched = match_groups(groups, labels, len(array))
-        refuse_unknown(matched, labels)
         limits = np.array(list(self.by_group.values()))[matched.places]
         return array >= limits if self.positive == "above" else array < limits
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a group."""
         names = [name for name in GroupThreshold.__slots__ if name not in ("reason", "people")]
-        return [{name: getattr(one, name) for name in names} for one in self.groups]
+        return [values_of(group, names) for group in self.groups]
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
         names = ("threshold", "strategy", "positive", "outcome", "target", "weighting", "alpha", "solved", "suggestive")
-        return {name: json_ready(getattr(self, name)) for name in names} | {
-            "positive_rate": json_ready(self.positive_rate._asdict()),
-            "groups": [json_ready({name: getattr(one, name) for name in GroupThreshold.__slots__}) for one in self.groups],
-        }
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the curves near the threshold with bands, the old and the new cuts (needs matplotlib)."""
-        from evenscore.report.threshold_figures import draw_thresholds
-
-        return draw_thresholds(self, ax)
+        groups = [values_of(group) for group in self.groups]
+        return json_ready(values_of(self, names) | {"positive_rate": self.positive_rate._asdict(), "groups": groups})
 
     def _title(self) -> str:
         state = f"an outcome of {number_text(self.outcome)} at every threshold" if self.solved else "no exact solution"

@@ -11,10 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from evenscore.calibration.matching import match_groups, read_scores, refuse_unknown
+from evenscore.calibration.matching import match_groups, read_scores
 from evenscore.data.coding import FOLDS, hash_ids
 from evenscore.data.columns import find_column, to_numpy
 from evenscore.errors import (
@@ -196,7 +195,6 @@ class ThresholdTrial(Table):
         proposal = self.propose()
         labels = tuple(proposal.by_group)
         matched = match_groups(groups, labels, len(array))
-        refuse_unknown(matched, labels)
         limits = np.array([step.proposed for step in proposal.steps])[matched.places]
         lowered = np.array([np.nan if step.explore_to is None else step.explore_to for step in proposal.steps])[matched.places]
         if np.isfinite(lowered).any():
@@ -246,7 +244,7 @@ class ThresholdTrial(Table):
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
         return {
-            "settings": json_ready(msgspec.structs.asdict(self._settings)),
+            "settings": json_ready(asdict(self._settings)),
             "done": self.done,
             "reason": self.reason,
             "thresholds": json_ready(self.thresholds),
@@ -262,7 +260,8 @@ class ThresholdTrial(Table):
     def load(cls, path: str | Path) -> ThresholdTrial:
         """Read a trial that ``save`` wrote."""
         trial = cls.__new__(cls)
-        trial._settings, trial._steps, trial.rounds = load_trial(as_path(path))
+        record = load_trial(as_path(path))
+        trial._settings, trial._steps, trial.rounds = record.settings, record.steps, record.rounds
         return trial
 
     def _title(self) -> str:

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 import evenscore as es
-from evenscore.engines.arrays import write_columns
+from evenscore.engines.writing import write_columns
 
 COLUMNS = {
     "n": np.arange(3),

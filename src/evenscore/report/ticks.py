@@ -1,15 +1,36 @@
-"""Scales and ticks of a picture."""
+"""Round numbers on the axes of a picture, and the words in it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from evenscore.report.chart import Axis, Limits, Ticks
+from evenscore.tables import label_text, printable
 from evenscore.tallies.lattice import Lattice
 
-Scale = Callable[[float], float]
+NAME = 32  # characters
+
+
+def short(label: Any) -> str:
+    """A group's name for a legend."""
+    return printable(label_text(label), NAME)
+
+
+def percent(share: float) -> str:
+    """A share in words."""
+    return f"{100 * share:.4g} %"
+
+
+def axis_ticks(axis: Axis, limits: Limits, most: int = 6) -> Ticks:
+    """The ticks of an axis: its own, or round numbers."""
+    if axis.ticks is not None:
+        return axis.ticks
+    if axis.kind == "log":
+        return tuple((tick, power_text(tick)) for tick in log_ticks(*limits))
+    return tuple((tick, tick_text(tick)) for tick in nice_ticks(*limits, most))
 
 
 def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
@@ -54,25 +75,13 @@ def power_text(value: float) -> str:
     return f"{value:g}" if value >= 0.01 else f"1e{round(math.log10(value))}"
 
 
-def linear(low: float, high: float, start: float, end: float) -> Scale:
-    """A scale from numbers to pixels."""
-    span = (high - low) or 1.0
-    return lambda value: start + (value - low) / span * (end - start)
-
-
-def logarithmic(low: float, high: float, start: float, end: float) -> Scale:
-    """The same for the logarithm; what is not positive lies at the lower end."""
-    inner = linear(math.log10(low), math.log10(high), start, end)
-    return lambda value: inner(math.log10(max(value, low)))
-
-
-def score_ticks(lattice: Lattice, limits: tuple[float, float]) -> tuple[tuple[float, str], ...]:
+def score_ticks(lattice: Lattice, limits: Limits) -> Ticks | None:
     """Ticks of the score axis, which may be on another scale than the score: position and words."""
     if lattice.scale == "score":
-        return tuple((tick, tick_text(tick)) for tick in nice_ticks(*limits))
+        return None
     if lattice.scale == "logit":
-        odds = (0.0001, 0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999, 0.9999)
-        places = lattice.to_axis(np.array(odds))
-        return tuple((float(x), tick_text(s)) for x, s in zip(places, odds, strict=True) if limits[0] <= x <= limits[1])
-    places = np.linspace(*limits, 6)
-    return tuple((float(x), f"{s:.3g}") for x, s in zip(places, lattice.to_score(places), strict=True))
+        scores = (0.0001, 0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999, 0.9999)
+        positions = lattice.to_axis(np.array(scores))
+        return tuple((float(x), tick_text(s)) for x, s in zip(positions, scores, strict=True) if limits[0] <= x <= limits[1])
+    positions = np.linspace(*limits, 6)
+    return tuple((float(x), f"{s:.3g}") for x, s in zip(positions, lattice.to_score(positions), strict=True))

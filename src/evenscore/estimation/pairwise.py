@@ -1,0 +1,157 @@
+"""What the results of tests share that compare groups two by two: how pairs make one verdict, one reason and one largest gap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from evenscore.estimation.verdict import INCONCLUSIVE, Judgement, VerdictTable, join_reasons, largest, smallest
+from evenscore.tables import label_text, p_text, values_of
+
+POWER = 0.8  # with which a minimum detectable gap is found
+WHAT_IT_ANSWERS = {
+    "user": "each user counts once: does the score mean the same for a person of either group",
+    "row": "each row counts once, so users with many rows count more: does it mean the same for a decision",
+}
+
+
+class GroupPair(Judgement):
+    """Two groups and what their comparison shows."""
+
+    __slots__ = ()
+
+    group_a: Any
+    group_b: Any
+    p_value: float
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """Both groups, for people."""
+        return f"{label_text(self.group_a)} and {label_text(self.group_b)}"
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is a p-value."""
+        return bool(np.isfinite(self.p_value))
+
+
+class GapPair(GroupPair):
+    """Two groups and the gap between their expected outcomes, group_a minus group_b."""
+
+    __slots__ = ()
+
+    p_equal: float
+    minimum_detectable_gap: float
+
+    @property
+    def max_gap(self) -> float:
+        """The largest gap, with its sign; nan when there is none."""
+        raise NotImplementedError
+
+
+class PairwiseTest(VerdictTable):
+    """A test of every pair of groups. COLUMNS: what a row says of a pair."""
+
+    __slots__ = ()
+
+    COLUMNS: ClassVar[tuple[str, ...]]
+    pairs: tuple[GroupPair, ...]
+
+    def _judgements(self) -> tuple[GroupPair, ...]:
+        return self.pairs
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a pair."""
+        return [values_of(pair, self.COLUMNS) for pair in self.pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class Formulation:
+    """The same test with the other weighting."""
+
+    weighting: str
+    p_value: float
+    max_gap: float
+    verdict: str
+
+
+Pair = TypeVar("Pair", bound=GapPair)
+
+
+class GapTest(PairwiseTest, Generic[Pair]):
+    """A test of gaps between expected outcomes. UNSEEN: the kind of gap that ``minimum_detectable_gap`` is."""
+
+    __slots__ = ()
+
+    UNSEEN: ClassVar[str] = "a constant gap"
+    pairs: tuple[Pair, ...]
+    tolerance: float | None
+    weighting: str
+    adjustment: str
+    other: Formulation | None
+
+    @property
+    def p_equal(self) -> float:
+        """The smallest p-value of exact equality, not adjusted; with a tolerance it differs from ``p_value``."""
+        return smallest(pair.p_equal for pair in self.pairs)
+
+    @property
+    def largest_pair(self) -> Pair | None:
+        """The pair whose gap stands for the whole: of those that could be judged, the one with the largest."""
+        judged = [pair for pair in self.pairs if pair.judged and np.isfinite(pair.max_gap)]
+        return max(judged, key=lambda pair: abs(pair.max_gap), default=None)
+
+    @property
+    def max_gap(self) -> float:
+        """The largest gap of all pairs, with its sign (group_a minus group_b)."""
+        pair = self.largest_pair
+        return np.nan if pair is None else pair.max_gap
+
+    @property
+    def minimum_detectable_gap(self) -> float:
+        """The gap (along the score: a constant one) that the test finds with probability .8 in each pair it could judge."""
+        return largest(pair.minimum_detectable_gap for pair in self.pairs)
+
+    @property
+    def reason(self) -> str:
+        """Why the verdict is what it is."""
+        if self.verdict != INCONCLUSIVE:
+            return self._why_shown()
+        unjudged = dict.fromkeys(pair.reason for pair in self.pairs if not pair.judged)
+        detectable = self.minimum_detectable_gap
+        judged = [] if np.isnan(detectable) else [not_shown(detectable, self.tolerance, self.UNSEEN)]
+        return "; ".join([*judged, *unjudged])
+
+    def _why_shown(self) -> str:
+        return join_reasons(self.pairs, self.verdict)
+
+    @property
+    def disagreement(self) -> str:
+        """One sentence when per user and per row come to different verdicts, else empty."""
+        other = self.other
+        if other is None or other.verdict == self.verdict:
+            return ""
+        return (
+            f"per {self.weighting} the verdict is {self.verdict} (p = {p_text(self.p_value)}), per {other.weighting} it is "
+            f"{other.verdict} (p = {p_text(other.p_value)}); per user, {WHAT_IT_ANSWERS['user']}; per row, "
+            f"{WHAT_IT_ANSWERS['row']}"
+        )
+
+    def _disagreement_notes(self) -> list[str]:
+        return [self.disagreement] if self.disagreement else []
+
+    def _adjustment_notes(self) -> list[str]:
+        return [f"p adjusted for {len(self.pairs)} pairs by {self.adjustment}"] if len(self.pairs) > 1 else []
+
+
+def not_shown(detectable: float, tolerance: float | None = None, gap: str = GapTest.UNSEEN) -> str:
+    """The reason when no gap is shown: what would have been."""
+    if tolerance is not None:
+        return (
+            f"neither a gap beyond {tolerance:g} nor its absence is shown; {gap} of {detectable:.3g} or more, whether or "
+            f"not it matters, would have been found with probability {POWER:g}"
+        )
+    return f"no gap is shown; {gap} of {detectable:.3g} or more would have been found with probability {POWER:g}"

@@ -1,0 +1,64 @@
+"""The blocks of sums that a tally is made of. A block that is described here is added, recentred, remapped, saved and loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from evenscore.data.coding import FOLDS
+from evenscore.tallies.moments import Factor, Moments, Sums
+from evenscore.tallies.pairs import USER_PAIRS, PairSums
+
+Blocks: TypeAlias = Mapping[str, Sums]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block by its name.
+
+    kind: "vectors" over cells, "folds" over user folds and cells, "pairs" over pairs of cells of a group and between groups.
+    required: whether a reader that does not know the block must refuse the file; an optional one it may leave out.
+    """
+
+    name: str
+    kind: str
+    moments: Moments
+    required: bool = False
+
+    def shape(self, n_cells: int) -> tuple[int, ...]:
+        """The shape of its values; of pairs, that of none."""
+        last = {"vectors": (n_cells,), "folds": (FOLDS, n_cells), "pairs": (0,)}[self.kind]
+        return (2, len(self.moments.names), *last)
+
+    def empty(self, n_cells: int) -> Sums:
+        """No rows at all."""
+        if self.kind == "pairs":
+            return PairSums.empty(n_cells, within=True, moments=self.moments)
+        return Sums(self.moments, np.zeros(self.shape(n_cells)))
+
+
+VECTORS = Moments.single(
+    W=Factor(),
+    Y=Factor(y=1),
+    X=Factor(x=1),
+    Y2=Factor(y=2),
+    XY=Factor(x=1, y=1),
+    U=Factor(rows="unlabelled"),
+    A=Factor(rows="all"),
+    V0=Factor(w=2),
+    V1=Factor(w=2, y=1),
+    V2=Factor(w=2, y=2),
+)
+FOLDED = Moments.single(W=Factor(), Y=Factor(y=1), X=Factor(x=1), Y2=Factor(y=2))
+BLOCKS = {
+    block.name: block
+    for block in (
+        Block("vectors", "vectors", VECTORS, required=True),
+        Block("folds", "folds", FOLDED, required=True),
+        Block("pairs", "pairs", USER_PAIRS, required=True),
+    )
+}
+REQUIRED = tuple(BLOCKS)
