@@ -20,6 +20,7 @@ LAYERS = (
         "_version",
         "types",
         "errors",
+        "threads",
         "saving",
         "tables",
         "data",
@@ -171,6 +172,7 @@ def test_importing_a_module_never_replaces_a_function(module):
 # What documentation, examples and benchmarks of 0.1.0 import, and the modules whose names are functions' today.
 OLD_PATHS = {
     "calibration.carrying": "calibrated_tally",
+    "calibration.fitting": "calibrate",
     "calibration_error": "calibration_error",
     "multiobjective.fitting": "calibrate_jointly",
     "coding": "encode",

@@ -6,8 +6,8 @@ from evenscore.auditing.audit_comparison import compare_audits as compare_audits
 from evenscore.auditing.audit_result import Audit as Audit
 from evenscore.auditing.audit_result import GateError as GateError
 from evenscore.auditing.gate import Gate as Gate
+from evenscore.calibration import calibrate as calibrate
 from evenscore.calibration.calibrator import Calibrator as Calibrator
-from evenscore.calibration.fitting import calibrate as calibrate
 from evenscore.calibration.in_engine import apply_calibrator as apply_calibrator
 from evenscore.calibration.verification import Verification as Verification
 from evenscore.calibration.verification import verify as verify

@@ -21,6 +21,7 @@ MOVED = {
     "axis": "tallies.axis",
     "bandwidth": "estimation.bandwidth",
     "calibration.carrying": "calibration.calibrated_tally",
+    "calibration.fitting": "calibration",
     "calibration.inside": "calibration.in_engine",
     "calibration.verify": "calibration.verification",
     "calibration_error.result": "miscalibration.error_result",

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenscore.calibration import calibrate
 from evenscore.calibration.calibrator import Calibrator
-from evenscore.calibration.fitting import calibrate
 from evenscore.calibration.matching import ON_UNKNOWN
 from evenscore.engines import tally
 from evenscore.errors import DataError, EvenscoreError, EvenscoreWarning, OptionError, listing, require_option, shortened

@@ -27,7 +27,7 @@ def five():
 @pytest.mark.parametrize("pair", [(0, 1), (1, 2), (3, 4), (2, 4)])
 def test_groups_that_share_their_cells_compare_as_two_alone(five, pair):
     sides, alone = Sides(five, "user").compare(*pair), compare_groups(five, *pair, "user")
-    assert len(sides.cells) > len(alone.cells) or pair == (3, 4)  # the last two are compared on cells of their own
+    assert len(sides.a.cells) > len(alone.a.cells) or pair == (3, 4)  # the last two are compared on cells of their own
     points, _ = comparison_grid(alone, 0.1)
     np.testing.assert_allclose(comparison_grid(sides, 0.1)[0], points, rtol=1e-12)
     found = []

@@ -32,13 +32,13 @@ def influence(case, process):
     """What each user adds to a process on the outcome sums, from rows, (n_points, n_users)."""
     rows, tally, comparison, _, null = case
     fit = np.zeros(tally.lattice.n_cells)
-    fit[comparison.cells] = null.fit + tally.centre
+    fit[comparison.a.cells] = null.fit + tally.centre
     everyone = np.unique(rows.user)
     total = 0
     for group, matrix, sign in ((0, process.matrix_a, 1), (1, process.matrix_b, -1)):
         mine = rows.only(group)
         whole = np.zeros((len(matrix), tally.lattice.n_cells))
-        whole[:, comparison.cells] = matrix
+        whole[:, comparison.a.cells] = matrix
         cells, place = tally.lattice.cell(mine.score), np.searchsorted(everyone, mine.user)
         residual = oracle.row_weights(mine, "user") * (mine.outcome - fit[cells])
         total = total + sign * np.stack([np.bincount(place, line[cells] * residual, minlength=len(everyone)) for line in whole])

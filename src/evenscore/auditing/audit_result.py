@@ -13,7 +13,7 @@ import numpy as np
 from evenscore.auditing.gate import Gate, GateResult, judge
 from evenscore.auditing.provenance import Provenance
 from evenscore.auditing.repair import Repair
-from evenscore.calibration.fitting import fingerprint
+from evenscore.calibration import fingerprint
 from evenscore.errors import EvenscoreError, OptionError, shortened
 from evenscore.estimation.fitted_curves import Curves
 from evenscore.estimation.verdict import combine, join_reasons, largest

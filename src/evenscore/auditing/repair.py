@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from evenscore.calibration import calibrate
 from evenscore.calibration.calibrated_tally import calibrated_tally
 from evenscore.calibration.calibrator import Calibrator
-from evenscore.calibration.fitting import calibrate
 from evenscore.calibration.verification import Verification, verify
 from evenscore.errors import EvenscoreError
 from evenscore.estimation.fitted_curves import Curves, curves

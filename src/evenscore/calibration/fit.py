@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenscore.calibration.maps import GroupMap, covariance_factor
-from evenscore.estimation.fitted_curves import small_sample
-from evenscore.tallies.view import GroupView
+from evenscore.estimation.inference import small_sample
+from evenscore.tallies.view import GroupView, no_pairs
 from evenscore.types import Floats, Ints
 
 
@@ -29,7 +29,9 @@ class Fit:
 
     def at(self, scores: Floats) -> Floats:
         """The map at any scores."""
-        return GroupMap(None, self.score, self.value, np.zeros((0, 0)), 0.0, 0.0, 0, 0, self.step).at(scores)
+        unknown = np.zeros((len(self.score), 0))
+        bare = GroupMap(None, self.score, self.value, unknown, low=0.0, high=0.0, users=0, rows=0, step=self.step)
+        return bare.at(scores)
 
 
 Fitter = Callable[[GroupView], Fit]
@@ -63,7 +65,7 @@ def average_cells(view: GroupView, owners: list[Ints]) -> tuple[Floats, Floats]:
     for row, members in enumerate(owners):
         matrix[row, members] = 1 / view.sums.W[members].sum()
     value = matrix @ view.sums.Y
-    if view.pairs_at is None:
+    if view.pairs_at is no_pairs:
         return value, matrix
     return value, matrix * np.nan_to_num(small_sample(view.effective_users(matrix)), nan=1.0)[:, None]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from evenscore.calibration.fit import Fit, average_cells, bound, refit
 from evenscore.estimation.bandwidth import fold_fits, fold_risks, risk_candidates, rule_of_thumb, spread
-from evenscore.estimation.fitted_curves import small_sample
+from evenscore.estimation.inference import small_sample
 from evenscore.estimation.kernels import FEW_CELLS, Smoother
 from evenscore.estimation.smoothing import Smoothing, unsmoothed
 from evenscore.tallies.view import GroupView

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from evenscore.calibration import fingerprint
 from evenscore.calibration.accuracy import Accuracy, accuracies
 from evenscore.calibration.calibrated_tally import calibrated_tally
 from evenscore.calibration.calibrator import Calibrator
-from evenscore.calibration.fitting import fingerprint
 from evenscore.calibration.sketching import overlap
 from evenscore.data.splits import Split
 from evenscore.engines import tally as make_tally

@@ -59,7 +59,7 @@ def calibrate(context: click.Context, /, data: tuple[str, ...], json_path: str |
         tally = read_tally(context, data, options, notes, quiet)
         stop_if_interrupted(context)
         show("fitting", quiet)
-        from evenscore.calibration.fitting import calibrate as fit
+        from evenscore.calibration import calibrate as fit
 
         calibrator = fit(
             tally,

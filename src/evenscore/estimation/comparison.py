@@ -12,11 +12,10 @@ import numpy as np
 from evenscore.estimation.bandwidth import NARROWEST, settle
 from evenscore.estimation.kernels import inverse_weight
 from evenscore.estimation.smoothing import Smoothing, unsmoothed
-from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.pairs import PairMatrices
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
-from evenscore.types import Floats, Ints
+from evenscore.types import Floats
 
 OVERLAP = np.array([0.05, 0.95])
 SIDE_BYTES = 1 << 29  # of dense pair matrices that are kept for the next comparison
@@ -27,21 +26,24 @@ DENSE = 0.75  # two groups that fill less than this share of all groups' cells a
 class Comparison:
     """Two sides on the same cells (n_cells,): those that either has rows in, and maybe more.
 
-    cross: pair matrices of users that both have. position: where people of both sides lie in the cells, on the axis.
+    cross: pair matrices of users that both have. weight, outcome: (n_cells,), the sums of both together; position: where people of
+    both lie in the cells, on the axis.
     """
 
     a: GroupView
     b: GroupView
     cross: PairMatrices | None
+    weight: Floats
+    outcome: Floats
     position: Floats
 
     @classmethod
     def of(cls, a: GroupView, b: GroupView) -> Comparison:
         """Two views on the same cells."""
-        weight = a.sums.W + b.sums.W
+        weight, outcome = a.sums.W + b.sums.W, a.sums.Y + b.sums.Y
         mean = np.full(a.lattice.n_cells, np.nan)
         mean[a.cells] = np.where(weight > 0, (a.sums.X + b.sums.X) * inverse_weight(weight), np.nan)
-        return cls(a, b, a.shared_pairs(b), a.lattice.positions(mean)[a.cells])
+        return cls(a, b, a.shared_pairs(b), weight, outcome, a.lattice.positions(mean)[a.cells])
 
     @property
     def sides(self) -> tuple[GroupView, GroupView]:
@@ -49,34 +51,9 @@ class Comparison:
         return self.a, self.b
 
     @property
-    def tally(self) -> Tally:
-        """What both are from."""
-        return self.a.tally
-
-    @property
-    def lattice(self) -> Lattice:
-        """The tally's lattice."""
-        return self.a.lattice
-
-    @property
-    def cells(self) -> Ints:
-        """The cells of the comparison, as numbers on the lattice."""
-        return self.a.cells
-
-    @property
-    def weight(self) -> Floats:
-        """The weight of both sides together, (n_cells,)."""
-        return self.a.sums.W + self.b.sums.W
-
-    @property
-    def outcome(self) -> Floats:
-        """The outcome sums of both sides together, (n_cells,)."""
-        return self.a.sums.Y + self.b.sums.Y
-
-    @property
     def unsmoothed(self) -> bool:
         """Whether there are so few scores that each is a point of its own."""
-        return unsmoothed(self.lattice, self.a.sums, self.b.sums)
+        return unsmoothed(self.a.lattice, self.a.sums, self.b.sums)
 
     def settle(self, smoothing: Smoothing) -> Smoothing:
         """The smoothing with the bandwidth that both sides share; a rule gives no more than half of where they overlap.
@@ -88,7 +65,7 @@ class Comparison:
             return settled
         low, high = overlap(self)
         if low < high:
-            return settled.at(min(settled.h, max((high - low) / 2, NARROWEST * self.lattice.cell_width)))
+            return settled.at(min(settled.h, max((high - low) / 2, NARROWEST * self.a.lattice.cell_width)))
         return settled
 
     def pooled_fit(self, smoothing: Smoothing) -> Floats:
@@ -140,8 +117,12 @@ class Sides:
     def tile(self, pairs: Sequence[tuple[int, int | None]]) -> list[int]:
         """The numbers of the pairs in an order in which groups that were used lately, and so are kept, come again."""
         size = max(1, self.kept // 2)
-        tiles = [tuple(index // size for index in pair if index is not None) for pair in pairs]
-        return sorted(range(len(pairs)), key=lambda number: tiles[number])
+
+        def tile(number: int) -> tuple[int, int]:
+            a, b = pairs[number]
+            return a // size, 0 if b is None else b // size
+
+        return sorted(range(len(pairs)), key=tile)
 
 
 def compare_groups(tally: Tally, a: Any, b: Any, weighting: str) -> Comparison:
@@ -168,6 +149,6 @@ def no_overlap(comparison: Comparison) -> str:
     """Why nothing can be compared: where each side has its scores."""
     ranges = []
     for side in comparison.sides:
-        low, high = comparison.lattice.to_score(side.quantiles(OVERLAP))
+        low, high = side.lattice.to_score(side.quantiles(OVERLAP))
         ranges.append(f"{side.name} has 90 % of its scores in [{low:.3g}, {high:.3g}]")
     return f"the scores of the two do not overlap: {ranges[0]}, {ranges[1]}"

@@ -12,7 +12,7 @@ from evenscore.data.columns import number_array
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import OptionError, require_alpha, shortened
 from evenscore.estimation.bandwidth import settle
-from evenscore.estimation.inference import correlation, draw_normal, seeded, welch_t
+from evenscore.estimation.inference import margins, seeded, small_sample, standard_errors
 from evenscore.estimation.kernels import Smoother
 from evenscore.estimation.smoothing import FEW_VALUES, Smoothing
 from evenscore.tables import Table, json_ready
@@ -22,7 +22,6 @@ from evenscore.threads import in_one_thread
 from evenscore.types import Floats
 
 GRID_POINTS = 50
-MAX_POINTS = 200
 MOST_POINTS = 1000  # of a grid that is given; the work grows with its cube
 
 
@@ -213,34 +212,7 @@ def own_grid(view: GroupView) -> Floats:
     return np.unique(view.quantiles(np.linspace(0.01, 0.99, GRID_POINTS)))
 
 
-def small_sample(effective: Floats) -> Floats:
-    """n / (n - 1) for the effective users of each point; nan where there is not more than one."""
-    return np.where(effective > 1 + 1e-9, effective / np.where(effective > 1 + 1e-9, effective - 1, 1), np.nan)
-
-
 def own_covariance(view: GroupView, smooth: Smoother, effective: Floats) -> Floats:
     """The user-robust covariance of a curve around its own local fits; for degree 0 the paper's delta method."""
     matrix = smooth.matrix * small_sample(effective)[:, None]
     return view.covariance(matrix, matrix * smooth.local_fit(view.sums.Y))
-
-
-def standard_errors(covariance: Floats) -> Floats:
-    """Roots of the diagonal, which rounding may have left slightly below 0."""
-    return np.sqrt(np.maximum(np.diag(covariance), 0.0))
-
-
-def margins(covariance: Floats, df: Floats, alpha: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Half-widths of pointwise intervals and of a simultaneous band, (n_points,) each."""
-    from scipy import special
-
-    variance = np.diag(covariance)
-    known = np.isfinite(variance) & (variance > 0) & (df > 0)
-    pointwise, simultaneous = np.full(len(df), np.nan), np.full(len(df), np.nan)
-    flat = np.isfinite(variance) & (variance <= 0) & (df > 0)
-    pointwise[flat] = simultaneous[flat] = 0.0
-    if known.any():
-        se = np.sqrt(variance[known])
-        maxima = np.abs(draw_normal(correlation(covariance[np.ix_(known, known)]), rng)).max(axis=1)
-        for margin, z in ((pointwise, special.ndtri(1 - alpha / 2)), (simultaneous, np.quantile(maxima, 1 - alpha))):
-            margin[known] = welch_t(np.full(len(se), z), df[known]) * se
-    return pointwise, simultaneous

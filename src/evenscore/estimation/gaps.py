@@ -14,8 +14,7 @@ import numpy as np
 
 from evenscore.errors import OptionError
 from evenscore.estimation.comparison import Comparison, no_overlap, overlap
-from evenscore.estimation.fitted_curves import MAX_POINTS, small_sample, standard_errors
-from evenscore.estimation.inference import welch_z
+from evenscore.estimation.inference import small_sample, standard_errors, welch_z
 from evenscore.estimation.kernels import FEW_CELLS, Smoother
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.tallies.tally_state import Tally
@@ -23,7 +22,7 @@ from evenscore.tallies.view import GroupView, quantiles, residual_covariance
 from evenscore.types import Floats, Mask
 
 MIN_EFFECTIVE = 10  # a point with fewer effective users on a side is left out
-MIN_POINTS = 20
+MIN_POINTS, MAX_POINTS = 20, 200
 SCALES = (1, 2, 4)
 BORROWED = 5  # users' worth of variance that each side takes from both together in a test
 BAND_BORROWED = 20  # and in a band, whose own fits leave smaller residuals than the pooled curve does
@@ -86,7 +85,7 @@ class Null:
         fit = comparison.pooled_fit(smoothing)
         matrix = cache(lambda: comparison.pooled_matrix(smoothing))
         residuals = comparison.residual_pairs(fit)
-        if comparison.tally.binary and comparison.unsmoothed:
+        if comparison.a.tally.binary and comparison.unsmoothed:
             residuals = _by_design_effect(comparison, fit, *residuals)
         return cls(fit, *residuals, matrix)
 
@@ -122,13 +121,19 @@ def estimate_gap(comparison: Comparison, points: Floats, smoothing: Smoothing, n
     smooth_a, smooth_b = smoothing.smoother(a, points), smoothing.smoother(b, points)
     effective_a, effective_b = a.effective_users(smooth_a.matrix), b.effective_users(smooth_b.matrix)
     if null is not None:
-        l_a, var_a, l_b, var_b = _moderated(null, smooth_a.matrix, effective_a, smooth_b.matrix, effective_b)
+        l_a, var_a, l_b, var_b = _moderate(null, smooth_a.matrix, effective_a, smooth_b.matrix, effective_b)
         shared = None if null.residual_ab is None else l_a @ null.residual_ab @ l_b.T
     else:
         l_a, l_b = smooth_a.matrix * small_sample(effective_a)[:, None], smooth_b.matrix * small_sample(effective_b)[:, None]
         fit_a, fit_b = l_a * smooth_a.local_fit(a.sums.Y), l_b * smooth_b.local_fit(b.sums.Y)
         var_a, var_b = a.covariance(l_a, fit_a), b.covariance(l_b, fit_b)
-        var_a, var_b, shared = _widened(comparison, var_a, effective_a, var_b, effective_b, (l_a, fit_a, l_b, fit_b))
+        own_a, own_b = np.diag(var_a) * effective_a, np.diag(var_b) * effective_b
+        new_a, new_b = _borrow(own_a, effective_a, own_b, effective_b, BAND_BORROWED)
+        var_a, up_a = _widen(var_a, own_a, new_a, effective_a)
+        var_b, up_b = _widen(var_b, own_b, new_b, effective_b)
+        shared = None
+        if comparison.cross is not None:
+            shared = residual_covariance(comparison.cross, l_a, fit_a, l_b, fit_b) * np.outer(up_a, up_b)
     return Process(
         values=_difference(comparison, smooth_a, smooth_b),
         covariance=var_a + var_b if shared is None else var_a + var_b - shared - shared.T,
@@ -143,7 +148,7 @@ def estimate_gap(comparison: Comparison, points: Floats, smoothing: Smoothing, n
 
 def gap_values(comparison: Comparison, points: Floats, smoothing: Smoothing) -> Floats:
     """The values of ``estimate_gap`` alone."""
-    return _difference(comparison, *(smoothing.smoother(side, points) for side in comparison.sides))
+    return _difference(comparison, smoothing.smoother(comparison.a, points), smoothing.smoother(comparison.b, points))
 
 
 def _difference(comparison: Comparison, smooth_a: Smoother, smooth_b: Smoother) -> Floats:
@@ -151,47 +156,31 @@ def _difference(comparison: Comparison, smooth_a: Smoother, smooth_b: Smoother) 
     return smooth_a.curve(a.Y, a.tilt) - smooth_b.curve(b.Y, b.tilt)
 
 
-def _moderated(
+def _moderate(
     null: Null, l_a: Floats, effective_a: Floats, l_b: Floats, effective_b: Floats
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Both matrices with their covariances, with small-sample factors and scaled so that each side's variance per user moves
     towards a common one."""
     var_a, var_b = l_a @ null.residual_a @ l_a.T, l_b @ null.residual_b @ l_b.T
     own_a, own_b = np.diag(var_a) * effective_a, np.diag(var_b) * effective_b
-    moved = _borrowing(own_a, effective_a, own_b, effective_b, BORROWED)
-    scale_a = _root_ratio(moved[0], own_a) * small_sample(effective_a)
-    scale_b = _root_ratio(moved[1], own_b) * small_sample(effective_b)
+    new_a, new_b = _borrow(own_a, effective_a, own_b, effective_b, BORROWED)
+    # The matrices carry the scale too, because joint draws of many pairs are made by them and must spread as the covariance says.
+    scale_a = _root_ratio(new_a, own_a) * small_sample(effective_a)
+    scale_b = _root_ratio(new_b, own_b) * small_sample(effective_b)
     return l_a * scale_a[:, None], var_a * np.outer(scale_a, scale_a), l_b * scale_b[:, None], var_b * np.outer(scale_b, scale_b)
 
 
-def _widened(
-    comparison: Comparison,
-    var_a: Floats,
-    effective_a: Floats,
-    var_b: Floats,
-    effective_b: Floats,
-    weights: tuple[Floats, Floats, Floats, Floats],
-) -> tuple[Floats, Floats, Floats | None]:
-    """Covariances of both sides around their own fits, and across, with what each side borrows.
+def _widen(var: Floats, own: Floats, new: Floats, effective: Floats) -> tuple[Floats, Floats]:
+    """A side's covariance around its own fits with what it borrows, and by how much its standard errors grew, (n_points,).
 
     Only upwards: a band must not become narrower because the other side varies less.
     """
-    own_a, own_b = np.diag(var_a) * effective_a, np.diag(var_b) * effective_b
-    moved = _borrowing(own_a, effective_a, own_b, effective_b, BAND_BORROWED)
-    up_a, up_b = (np.maximum(_root_ratio(new, own), 1) for new, own in zip(moved, (own_a, own_b), strict=True))
-    wide = [
-        var * np.outer(up, up) + np.diag(np.where(own > 0, 0.0, new / effective))
-        for var, up, own, new, effective in zip(
-            (var_a, var_b), (up_a, up_b), (own_a, own_b), moved, (effective_a, effective_b), strict=True
-        )
-    ]
-    shared = None
-    if comparison.cross is not None:
-        shared = residual_covariance(comparison.cross, *weights) * np.outer(up_a, up_b)
-    return wide[0], wide[1], shared
+    up = np.maximum(_root_ratio(new, own), 1)
+    # Where all outcomes of a side agree there is no variance to scale; what is borrowed is added, to each point by itself.
+    return var * np.outer(up, up) + np.diag(np.where(own > 0, 0.0, new / effective)), up
 
 
-def _borrowing(own_a: Floats, effective_a: Floats, own_b: Floats, effective_b: Floats, users: int) -> tuple[Floats, Floats]:
+def _borrow(own_a: Floats, effective_a: Floats, own_b: Floats, effective_b: Floats, users: int) -> tuple[Floats, Floats]:
     """Each side's variance per user, (n_points,), drawn towards that of both together.
 
     It is as if ``users`` more users had shown the common variance. A small side whose few users happen to agree has too small a
@@ -199,10 +188,8 @@ def _borrowing(own_a: Floats, effective_a: Floats, own_b: Floats, effective_b: F
     users / (n + users), vanishes with n effective users, so nothing rests on equal variances in the end.
     """
     common = (effective_a * own_a + effective_b * own_b) / (effective_a + effective_b)
-    a, b = (
-        (effective * own + users * common) / (effective + users) for own, effective in ((own_a, effective_a), (own_b, effective_b))
-    )
-    return a, b
+    a = (effective_a * own_a + users * common) / (effective_a + users)
+    return a, (effective_b * own_b + users * common) / (effective_b + users)
 
 
 def _root_ratio(new: Floats, own: Floats) -> Floats:
@@ -258,7 +245,7 @@ def _residual_process(comparison: Comparison, null: Null, raw_a: Floats, raw_b: 
     effective_a = a.effective_users(raw_a) if few else np.full(n, np.inf)
     effective_b = b.effective_users(raw_b) if few else np.full(n, np.inf)
     if few:
-        f_a, var_a, f_b, var_b = _moderated(null, m_a, effective_a, m_b, effective_b)
+        f_a, var_a, f_b, var_b = _moderate(null, m_a, effective_a, m_b, effective_b)
     else:
         f_a, var_a, f_b, var_b = m_a, m_a @ null.residual_a @ m_a.T, m_b, m_b @ null.residual_b @ m_b.T
     covariance = var_a + var_b
@@ -295,7 +282,7 @@ def comparison_grid(comparison: Comparison, bandwidth: float) -> tuple[Floats, s
     if not low < high:
         return np.zeros(0), no_overlap(comparison)
     mixture = comparison.a.on_lattice(a.W) / a.W.sum() + comparison.b.on_lattice(b.W) / b.W.sum()
-    spaced = quantiles(comparison.lattice, mixture, np.linspace(0, 1, 20 * MIN_POINTS + 1))
+    spaced = quantiles(comparison.a.lattice, mixture, np.linspace(0, 1, 20 * MIN_POINTS + 1))
     spaced = spaced[(spaced > low) & (spaced < high)]
     inner = np.interp(np.linspace(0, 1, MIN_POINTS), np.linspace(0, 1, len(spaced) + 2), [low, *spaced, high])
     return _no_wider(np.unique(inner), bandwidth), None
@@ -327,8 +314,10 @@ def hidden_gap(comparison: Comparison, process: Process, points: Floats, bandwid
     variance of its scores in cell c. The mean is known; v_c is taken as that of a density which is a straight line inside the cell
     with this mean, width^2 / 12 - (x_c - middle)^2. f'' is that of both sides together.
     """
-    edges = comparison.lattice.axis_edges
-    middle = (edges[comparison.cells] + edges[comparison.cells + 1]) / 2
+    # Smoothing alone biases both curves; only where two sides lie differently around a point does the bias not cancel in their
+    # difference, and then a bend that they share looks like a gap that more users would make significant.
+    edges = comparison.a.lattice.axis_edges
+    middle = (edges[comparison.a.cells] + edges[comparison.a.cells + 1]) / 2
     moments = []
     for side, matrix in ((comparison.a, process.matrix_a), (comparison.b, process.matrix_b)):
         sums = side.sums

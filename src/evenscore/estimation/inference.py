@@ -29,6 +29,16 @@ def seeded(seed: int, *more: int) -> np.random.Generator:
     return np.random.default_rng([require_count("seed", seed, low=0), *more])
 
 
+def small_sample(effective: Floats) -> Floats:
+    """n / (n - 1) for the effective users of each point; nan where there is not more than one."""
+    return np.where(effective > 1 + 1e-9, effective / np.where(effective > 1 + 1e-9, effective - 1, 1), np.nan)
+
+
+def standard_errors(covariance: Floats) -> Floats:
+    """Roots of the diagonal, which rounding may have left slightly below 0."""
+    return np.sqrt(np.maximum(np.diag(covariance), 0.0))
+
+
 def correlation(covariance: Floats) -> Floats:
     """The correlation matrix of a covariance matrix."""
     deviation = np.sqrt(np.diag(covariance))
@@ -66,6 +76,23 @@ def welch_t(z: Floats, df: Floats) -> Floats:
     z, df = np.broadcast_arrays(np.asarray(z, dtype=np.float64), np.asarray(df, dtype=np.float64))
     finite = np.where(np.isinf(df), 1e9, df)
     return np.where(np.isinf(df), z, -special.stdtrit(finite, special.ndtr(-z)))
+
+
+def margins(covariance: Floats, df: Floats, alpha: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Half-widths of pointwise intervals and of a simultaneous band, (n_points,) each."""
+    from scipy import special
+
+    variance = np.diag(covariance)
+    known = np.isfinite(variance) & (variance > 0) & (df > 0)
+    pointwise, simultaneous = np.full(len(df), np.nan), np.full(len(df), np.nan)
+    flat = np.isfinite(variance) & (variance <= 0) & (df > 0)
+    pointwise[flat] = simultaneous[flat] = 0.0
+    if known.any():
+        se = np.sqrt(variance[known])
+        maxima = np.abs(draw_normal(correlation(covariance[np.ix_(known, known)]), rng)).max(axis=1)
+        for margin, z in ((pointwise, special.ndtri(1 - alpha / 2)), (simultaneous, np.quantile(maxima, 1 - alpha))):
+            margin[known] = welch_t(np.full(len(se), z), df[known]) * se
+    return pointwise, simultaneous
 
 
 def empirical_p(draws: Floats, statistic: float, tail: Callable[[float], float]) -> PValue:

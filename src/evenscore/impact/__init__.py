@@ -13,8 +13,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from evenscore.calibration import calibrate
 from evenscore.calibration.calibrator import Calibrator
-from evenscore.calibration.fitting import calibrate
 from evenscore.calibration.maps import GroupMap
 from evenscore.data.columns import number_array
 from evenscore.engines.data_or_tally import DataColumns, as_tally
@@ -23,6 +23,7 @@ from evenscore.estimation.inference import draw_normal, seeded
 from evenscore.impact.impact_result import CLASSIFICATION, Impact
 from evenscore.miscalibration.measure import require_outcome_scale
 from evenscore.tallies.tally_state import Tally
+from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
 from evenscore.types import Floats, Ints
 
@@ -122,13 +123,14 @@ def classification_impact(
         calibrator = calibrate(tally, bandwidth="band", weighting=weighting)
     calibrator = require_calibrator(calibrator)
     cuts = _thresholds(tally, threshold)
-    groups = [group for group in tally.groups if tally.sums(group, weighting).A.any()]
-    fixed = None if reference is None else _place(tally, groups, reference)
+    views = [view for view in GroupView.each(tally, weighting) if view.sums.A.any()]
+    groups = [view.label for view in views]
+    fixed = None if reference is None else _find_reference(tally, views, reference)
     points, drawn = [], []
-    for group in groups:
-        rng = seeded(seed, tally.index(group))
-        group_map = calibrator.map_of(group, unknown="pooled")
-        scores = _scores(tally, group, weighting, group_map, cuts, rng if interval else None)
+    for view in views:
+        rng = seeded(seed, *view.members)
+        group_map = calibrator.map_of(view.label, unknown="pooled")
+        scores = _scores(view, group_map, cuts, rng if interval else None)
         values, shares = group_map.value[None, :], scores.chance[None, :]
         points.append(_rates(scores, group_map, values, shares, cuts, positive))
         if interval:
@@ -137,8 +139,8 @@ def classification_impact(
         groups=groups,
         points=points,
         drawn=drawn,
-        users=np.array([tally.n_users[group] for group in groups], dtype=np.float64),
-        weights=np.array([tally.sums(group, weighting).A.sum() for group in groups]),
+        users=np.array([view.n_users for view in views], dtype=np.float64),
+        weights=np.array([view.sums.A.sum() for view in views]),
         reference=fixed,
         alpha=alpha,
     )
@@ -160,11 +162,12 @@ def require_calibrator(value: object) -> Calibrator:
     )
 
 
-def _place(tally: Tally, groups: list[Any], reference: Any) -> int:
-    label = tally.groups[tally.index(reference)]
-    if not any(label is group for group in groups):
-        raise DataError(f"the reference {shortened(reference)} has no rows")
-    return [label is group for group in groups].index(True)
+def _find_reference(tally: Tally, views: list[GroupView], reference: Any) -> int:
+    wanted = (tally.index(reference),)
+    for number, view in enumerate(views):
+        if view.members == wanted:
+            return number
+    raise DataError(f"the reference {shortened(reference)} has no rows")
 
 
 def _thresholds(tally: Tally, threshold: Any) -> Floats:
@@ -185,42 +188,38 @@ def _thresholds(tally: Tally, threshold: Any) -> Floats:
 # The score distribution in pieces
 
 
-def _scores(tally: Tally, group: Any, weighting: str, group_map: GroupMap, cuts: Floats, rng: np.random.Generator | None) -> Scores:
-    sums, lattice = tally.sums(group, weighting), tally.lattice
-    cells = np.flatnonzero(sums.A > 0)
-    middle = lattice.to_score(sums.position)[cells]
-    mean = np.divide(sums.X[cells], sums.W[cells], out=middle, where=sums.W[cells] > 0)
-    low, high = lattice.limits(cells, mean)
-    chance = sums.A[cells] / sums.A.sum()
-    noise = np.zeros((0, len(cells))) if rng is None else _share_noise(tally, group, weighting, cells, rng)
+def _scores(view: GroupView, group_map: GroupMap, cuts: Floats, rng: np.random.Generator | None) -> Scores:
+    cells = np.flatnonzero(view.sums.A > 0)
+    low, high = view.lattice.limits(cells, view.score[cells])
     knots = np.concatenate([group_map.score, cuts])
-    pieces = [_cut(place, low[place], high[place], knots) for place in range(len(cells))]
-    limits = np.concatenate(pieces)
+    limits = np.concatenate([_cut(number, low[number], high[number], knots) for number in range(len(cells))])
     width = np.where(high > low, high - low, 1.0)
     cell = limits[:, 2].astype(np.int64)
-    share = np.where(high[cell] > low[cell], (limits[:, 1] - limits[:, 0]) / width[cell], 1.0)
-    return Scores(limits[:, 0], limits[:, 1], share, cell, chance, noise)
+    return Scores(
+        low=limits[:, 0],
+        high=limits[:, 1],
+        share=np.where(high[cell] > low[cell], (limits[:, 1] - limits[:, 0]) / width[cell], 1.0),
+        cell=cell,
+        chance=view.sums.A[cells] / view.sums.A.sum(),
+        noise=np.zeros((0, len(cells))) if rng is None else np.take(_share_noise(view, rng), cells, axis=1),
+    )
 
 
-def _cut(place: int, low: float, high: float, knots: Floats) -> Floats:
-    """A cell as pieces between knots: low, high and the cell's place, (n, 3)."""
+def _cut(number: int, low: float, high: float, knots: Floats) -> Floats:
+    """A cell as pieces between knots: low, high and the cell's number, (n, 3)."""
     inside = np.unique(knots[(knots > low) & (knots < high)])
     ends = np.concatenate([[low], inside, [high]])
-    return np.column_stack([ends[:-1], ends[1:], np.full(len(ends) - 1, float(place))])
+    return np.column_stack([ends[:-1], ends[1:], np.full(len(ends) - 1, float(number))])
 
 
-def _share_noise(tally: Tally, group: Any, weighting: str, cells: Ints, rng: np.random.Generator) -> Floats:
+def _share_noise(view: GroupView, rng: np.random.Generator) -> Floats:
     """Draws of the cells' shares around their estimates, (DRAWS, n_cells), from how users are spread over cells."""
-    sums = tally.sums(group, weighting)
-    used = np.flatnonzero(sums.W[cells] > 0)
-    noise = np.zeros((DRAWS, len(cells)))
-    if len(used) < 2:
-        return noise
-    pairs = tally.pair_matrices(group, group, weighting, cells[used])
-    assert pairs is not None
-    share = sums.W[cells[used]] / sums.W.sum()
-    centred = np.eye(len(used)) - share[:, None]  # w_m - share * (all that the user weighs)
-    noise[:, used] = draw_normal(centred @ pairs.ww @ centred.T / sums.W.sum() ** 2, rng, DRAWS)
+    noise = np.zeros((DRAWS, len(view.cells)))
+    used = view.at(view.used)
+    if len(used.cells) > 1:
+        share = used.sums.W / view.total
+        centred = np.eye(len(share)) - share[:, None]  # w_m - share * (all that the user weighs)
+        noise[:, used.cells] = draw_normal(centred @ used.pairs.ww @ centred.T / view.total**2, rng, DRAWS)
     return noise
 
 

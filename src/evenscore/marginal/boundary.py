@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenscore.estimation.bandwidth import settle
-from evenscore.estimation.fitted_curves import small_sample
+from evenscore.estimation.inference import small_sample
 from evenscore.estimation.kernels import Smoother, indicator_smoother
 from evenscore.estimation.smoothing import Smoothing, unsmoothed
 from evenscore.marginal.cut import Cut

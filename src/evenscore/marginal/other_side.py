@@ -10,9 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from evenscore.estimation.fitted_curves import small_sample
 from evenscore.estimation.gaps import MIN_EFFECTIVE as MIN_POINT
-from evenscore.estimation.inference import PValue, draw_normal, empirical_p, seeded
+from evenscore.estimation.inference import PValue, draw_normal, empirical_p, seeded, small_sample
 from evenscore.estimation.multiplicity import holm
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.marginal.boundary import ONE_SIDED

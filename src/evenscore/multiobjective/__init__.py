@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.calibration.fitting import FEWEST_USERS, calibrate
+from evenscore.calibration import FEWEST_USERS, calibrate
 from evenscore.engines import tally
 from evenscore.errors import EvenscoreWarning, OptionError, is_finite, require_flag, require_option, shortened
 from evenscore.multiobjective.axes import NODES, Axis, make_axes, node_positions

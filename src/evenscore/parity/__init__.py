@@ -14,7 +14,7 @@ from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import OptionError, require_alpha, require_flag, require_gap, require_option
 from evenscore.estimation.bandwidth import narrow_words
 from evenscore.estimation.comparison import Comparison, Sides, compare_groups
-from evenscore.estimation.fitted_curves import grid_positions, margins
+from evenscore.estimation.fitted_curves import grid_positions
 from evenscore.estimation.gaps import (
     Null,
     Process,
@@ -32,6 +32,7 @@ from evenscore.estimation.inference import (
     draw_normal,
     empirical_p,
     empirical_p_values,
+    margins,
     seeded,
     sup_tail,
     welch_z,
@@ -40,6 +41,7 @@ from evenscore.estimation.multiplicity import holm
 from evenscore.estimation.pairwise import Formulation
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity.joint import JointDraws
+from evenscore.parity.judgement import few_users, find_regions, judge, means_only, too_coarse_words, why_not
 from evenscore.parity.methods import (
     AUTO,
     CORRECTIONS,
@@ -55,8 +57,6 @@ from evenscore.parity.methods import (
     p_value,
 )
 from evenscore.parity.parity_result import PairTest, ParityTest
-from evenscore.parity.reasons import few_users, judge, means_only, too_coarse_words, why_not
-from evenscore.parity.regions import find_regions
 from evenscore.tallies.tally_state import Tally, require_groups
 from evenscore.threads import in_one_thread
 from evenscore.types import Floats, Progress
@@ -255,7 +255,7 @@ def _test_all(
 
 def _test_pair(comparison: Comparison, rng: np.random.Generator, options: Options) -> tuple[PairTest, Evidence | None]:
     """One comparison, before adjustment; no evidence when it cannot be judged."""
-    tally, pair = comparison.tally, PairTest(comparison.a.label, comparison.b.label)
+    tally, pair = comparison.a.tally, PairTest(comparison.a.label, comparison.b.label)
     for side in comparison.sides:
         if side.n_rows == 0:
             weightless = " that weigh anything" if tally.columns is not None and tally.columns.weight is not None else ""
@@ -332,7 +332,7 @@ def _gap_under_null(comparison: Comparison, options: Options) -> GapUnderNull | 
         return why_not(comparison, process)
     keep = able & fine_enough(comparison, process, points, smoothing)
     if not keep.any():
-        return too_coarse_words(comparison.tally, smoothing)
+        return too_coarse_words(comparison.a.tally, smoothing)
     left_out, too_coarse = int((~able).sum()), int((able & ~keep).sum())
     return GapUnderNull(smoothing, points[keep], null, process.at(keep), left_out, too_coarse)
 

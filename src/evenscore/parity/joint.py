@@ -50,7 +50,7 @@ class JointDraws:
             of_b = self._total - of_a
         else:
             of_b = self._noise[comparison.b.members[0]]
-        own = _at_all(evidence.matrix_a, comparison.cells, of_a) - _at_all(evidence.matrix_b, comparison.cells, of_b)
+        own = _at_all(evidence.matrix_a, comparison.a.cells, of_a) - _at_all(evidence.matrix_b, comparison.a.cells, of_b)
         own /= own.std(axis=1)[:, None]
         statistics = evidence.single(evidence.statistics(own.T))
         ranks = draw_ranks(statistics[:, None])[:, 0]

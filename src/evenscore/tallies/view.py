@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,11 @@ class GroupView:
 
     label: None for everybody. members: positions of its groups in the tally. cells: (n_cells,), numbers on the lattice. sums: on
     these cells; score: their mean scores, the middle of a cell without rows. pairs_at: makes the pair matrices of its users for
-    some cells, when they are first needed; None without some users, as pairs are not kept by fold.
+    some cells, when they are first needed, or None without some users, as pairs are not kept by fold.
     """
 
     tally: Tally
+    lattice: Lattice
     weighting: str
     label: Any
     members: tuple[int, ...]
@@ -38,7 +39,7 @@ class GroupView:
     cells: Ints
     sums: CellSums
     score: Floats
-    pairs_at: Callable[[Ints], PairMatrices] | None
+    pairs_at: Callable[[Ints], PairMatrices | None]
 
     @classmethod
     def of(cls, tally: Tally, group: Any, weighting: str) -> GroupView:
@@ -57,17 +58,6 @@ class GroupView:
         sums = [tally.sums(group, weighting) for group in tally.groups]
         total = {name: np.sum([getattr(own, name) for own in sums], axis=0) for name in SUMMED}
         return _view(tally, weighting, None, tuple(range(len(sums))), _placed(tally.lattice, total))
-
-    @property
-    def lattice(self) -> Lattice:
-        """The tally's lattice."""
-        return self.tally.lattice
-
-    @property
-    def group(self) -> Any:
-        """The only group in it."""
-        (index,) = self.members
-        return self.tally.groups[index]
 
     @property
     def name(self) -> str:
@@ -105,8 +95,9 @@ class GroupView:
     @cached_property
     def pairs(self) -> PairMatrices:
         """The pair matrices of its users, (n_cells, n_cells) each."""
-        assert self.pairs_at is not None
-        return self.pairs_at(self.cells)
+        pairs = self.pairs_at(self.cells)
+        assert pairs is not None
+        return pairs
 
     @cached_property
     def folds(self) -> FoldSums:
@@ -148,7 +139,7 @@ class GroupView:
         """Without each user fold; inside a cell, and about pairs of cells, nothing is known then."""
         flat = np.zeros_like(self.sums.W)
         left = zip(*self.fold_rests(), strict=True)
-        return [replace(self, sums=replace(self.sums, W=w, Y=y, tilt=flat), pairs_at=None) for w, y in left]
+        return [replace(self, sums=replace(self.sums, W=w, Y=y, tilt=flat), pairs_at=no_pairs) for w, y in left]
 
     def fold_rests(self) -> tuple[Floats, Floats]:
         """Weight and outcome without each user fold, (n_folds, n_cells)."""
@@ -195,25 +186,24 @@ def _view(
     pairs_at: Callable[[Ints], PairMatrices] | None = None,
 ) -> GroupView:
     """A view on all cells."""
-
-    def own_pairs(cells: Ints) -> PairMatrices:
-        pairs = _pairs_between(tally, members, members, weighting, cells)
-        assert pairs is not None
-        return pairs
-
     n_users, n_rows, groups = tally.n_users, tally.n_rows, [tally.groups[index] for index in members]
     return GroupView(
         tally=tally,
+        lattice=tally.lattice,
         weighting=weighting,
         label=label,
         members=members,
-        n_users=sum(n_users[group] for group in groups),
-        n_rows=sum(n_rows[group] for group in groups),
+        n_users=sum(map(n_users.__getitem__, groups)),
+        n_rows=sum(map(n_rows.__getitem__, groups)),
         cells=np.arange(tally.lattice.n_cells),
         sums=sums,
         score=_mean_scores(tally.lattice, sums),
-        pairs_at=pairs_at or own_pairs,
+        pairs_at=pairs_at or partial(_pairs_between, tally, members, members, weighting),
     )
+
+
+def no_pairs(_cells: Ints) -> None:
+    """Users left out by fold: what the others put into pairs of cells is not known."""
 
 
 def _mean_scores(lattice: Lattice, sums: CellSums) -> Floats:

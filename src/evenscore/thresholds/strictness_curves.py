@@ -10,8 +10,7 @@ import numpy as np
 from evenscore.calibration.fit import Fit, bound
 from evenscore.calibration.kernel_map import KernelMap
 from evenscore.calibration.maps import knot_weights
-from evenscore.estimation.fitted_curves import small_sample
-from evenscore.estimation.inference import draw_normal
+from evenscore.estimation.inference import draw_normal, small_sample
 from evenscore.estimation.kernels import smoother
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.marginal.boundary import edge_smoothing
