@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenscore._version import __version__
-from evenscore.types import Progress
 
 if TYPE_CHECKING:
     from evenscore.data.spec import TallySpec
     from evenscore.tallies.tally_state import Tally
+    from evenscore.types import Progress
 
 OF_DATA = ("score", "outcome", "groups", "user", "independent", "weight", "count", "nulls", "scale", "cells", "split")
 

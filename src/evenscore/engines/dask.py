@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from evenscore.data.spec import TallySpec
-from evenscore.engines.duck import Duck, connect
+from evenscore.engines.duck import Duck
+from evenscore.engines.duck import partition_relation as partition_relation
 from evenscore.engines.parts import Recipe
 from evenscore.engines.relations import select_rows
 from evenscore.engines.sql import DUCKDB, Fields, find_fields
@@ -85,11 +86,6 @@ def _compute(*delayed: Any) -> Any:
         raise
     except Exception as error:
         raise DataError(f"Dask could not finish: {type(error).__name__}: {first_line(error)}") from error
-
-
-def partition_relation(partition: Any) -> Any:
-    """A pandas partition as a DuckDB relation; one thread, since Dask runs partitions side by side already."""
-    return connect(threads=1).from_df(partition)
 
 
 def tally_dask(data: Any, spec: TallySpec) -> Tally:
