@@ -74,7 +74,7 @@ def wanted():
 def test_dask(kind, n_partitions, wanted):
     dd = pytest.importorskip("dask.dataframe")
     facts = survey_dask(dd.from_pandas(frame_of(kind), npartitions=n_partitions), TallySpec(**options_of(kind)))
-    assert facts.lattice == wanted[kind]
+    assert facts.recipe.lattice == wanted[kind]
 
 
 def survey_dask(frame, spec):
@@ -123,11 +123,11 @@ def test_users_are_counted_once_however_they_are_scattered():
     few = frame.assign(u=frame["u"] % 700)
     for n_partitions in (1, 10):
         many = survey_dask(dd.from_pandas(frame, npartitions=n_partitions), SPEC)
-        assert abs(many.n_users - N_USERS) < 0.1 * N_USERS
-    assert survey_dask(dd.from_pandas(few, npartitions=20), SPEC).n_users == 700
+        assert abs(many.recipe.n_users - N_USERS) < 0.1 * N_USERS
+    assert survey_dask(dd.from_pandas(few, npartitions=20), SPEC).recipe.n_users == 700
     relation = duckdb.connect().from_df(frame)
     facts = take_survey(Duck(relation), find_duckdb_fields(SPEC, relation_types(relation), "relation"), SPEC)
-    assert abs(facts.n_users - N_USERS) < 0.3 * N_USERS
+    assert abs(facts.recipe.n_users - N_USERS) < 0.3 * N_USERS
 
 
 @pytest.mark.parametrize(

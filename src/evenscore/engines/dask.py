@@ -95,7 +95,7 @@ def tally_dask(data: Any, spec: TallySpec) -> Tally:
     fields = find_dask_fields(data, spec)
     frame = data[list(dict.fromkeys(column.name for column in fields.every()))]
     facts = take_survey(DaskEngine(frame.to_delayed()), fields, spec)
-    recipe = Recipe.from_survey(facts, spec.split)
+    recipe = facts.recipe
     rows = frame.map_partitions(_select_rows, facts, meta=_empty_rows(data, facts))
     if fields.user is not None:
         rows = rows.shuffle("key")
