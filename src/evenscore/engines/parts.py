@@ -11,7 +11,6 @@ import numpy as np
 from evenscore.data.coding import Users, hashed_users, independent_users, integer_users
 from evenscore.data.observations import Columns, Observations, empty_split, rows_in_split
 from evenscore.data.splits import Split
-from evenscore.engines.survey import Survey
 from evenscore.tallies.counting import count
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.spanning import limit_cross
@@ -25,7 +24,11 @@ COUNTED_BYTES = 48  # what counting holds for a row, measured; weights and count
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How rows of whole users become a tally; small, and can be sent to workers."""
+    """How rows of whole users become a tally; small, and can be sent to workers.
+
+    labels: the groups in order. centre: what outcomes will be deviations from. hashed: users are known by a hash of their id.
+    n_users: about how many. dropped: rows left out, by column.
+    """
 
     lattice: Lattice
     labels: tuple[Any, ...]
@@ -37,22 +40,6 @@ class Recipe:
     n_users: int
     split: Split | None = None
     dropped: dict[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def from_survey(cls, facts: Survey, split: Split | None = None) -> Recipe:
-        """The recipe for surveyed data."""
-        return cls(
-            facts.lattice,
-            facts.labels,
-            facts.columns,
-            facts.binary,
-            facts.centre,
-            facts.fields.hashed,
-            facts.n_rows,
-            facts.n_users,
-            split,
-            facts.dropped,
-        )
 
     @property
     def zero(self) -> Tally:
