@@ -15,41 +15,34 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-
-class _Limit:
-    """How many calls are inside; the first one sets the limit and the last one restores what was before."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.calls = 0
-        self.limits: Any = None
-
-    def enter(self) -> None:
-        from threadpoolctl import threadpool_limits
-
-        with self.lock:
-            if self.calls == 0:
-                self.limits = threadpool_limits(limits=1, user_api="blas")
-            self.calls += 1
-
-    def leave(self) -> None:
-        with self.lock:
-            self.calls -= 1
-            if self.calls == 0:
-                self.limits.restore_original_limits()
-
-
-_LIMIT = _Limit()
+_LOCK = threading.Lock()
+_BEFORE: dict[str, int] = {}  # threads of each library before the first of the calls that are inside now
+_INSIDE: set[int] = set()  # threads of Python in such a call
+_OWN_LIMITS = "openmp"  # a library of this kind has a limit for each thread, others have one for the process
 
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """Linear algebra in one thread, in the whole process, until the last of the calls that asked for it is done."""
-    _LIMIT.enter()
+    caller = threading.get_ident()
+    if caller in _INSIDE:
+        yield
+        return
+    libraries = _blas()
+    with _LOCK:
+        if not _INSIDE:
+            _BEFORE.update({library.filepath: library.num_threads for library in libraries})
+        _INSIDE.add(caller)
+        for library in libraries:
+            _set_threads(library, 1)
     try:
         yield
     finally:
-        _LIMIT.leave()
+        with _LOCK:
+            _INSIDE.discard(caller)
+            for library in libraries:
+                if not _INSIDE or getattr(library, "threading_layer", None) == _OWN_LIMITS:
+                    _set_threads(library, _BEFORE.get(library.filepath, 1))
 
 
 def in_one_thread(function: Callable[P, T]) -> Callable[P, T]:
@@ -61,3 +54,19 @@ def in_one_thread(function: Callable[P, T]) -> Callable[P, T]:
             return function(*args, **kwargs)
 
     return limited
+
+
+def _blas() -> list[Any]:
+    """The libraries of linear algebra that are loaded now."""
+    from threadpoolctl import ThreadpoolController
+
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+def _set_threads(library: Any, threads: int) -> None:
+    """Limit a library, whichever thread asks.
+
+    Newer versions of threadpoolctl heed only the first thread that ever set a limit, as long as it lives; who leaves last is often
+    another.
+    """
+    getattr(library, "_real_set_num_threads", library.set_num_threads)(threads)
