@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import numbers
+import sys
+import warnings
 from collections.abc import Iterable
 from typing import Any, TypeGuard
 
@@ -33,6 +35,14 @@ class EvenscoreWarning(UserWarning):
 
 
 LARGEST_COUNT = 2**63 - 1
+
+
+def warn(message: str) -> None:
+    """Warn whoever called this package, however deep inside it something was noticed."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("evenscore."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, EvenscoreWarning, stacklevel=level)
 
 
 def listing(names: Iterable[object], limit: int = 30) -> str:

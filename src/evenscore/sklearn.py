@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import numbers
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +14,7 @@ from evenscore.calibration import calibrate
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.matching import ON_UNKNOWN
 from evenscore.engines import tally
-from evenscore.errors import DataError, EvenscoreError, EvenscoreWarning, OptionError, listing, require_option, shortened
+from evenscore.errors import DataError, EvenscoreError, OptionError, listing, require_option, shortened, warn
 from evenscore.types import Array, Floats
 
 try:
@@ -121,7 +120,7 @@ class GroupCalibrator(TransformerMixin, BaseEstimator):
         score, labels = self._columns(X, sensitive_features, None, reset=False)
         applied = self.calibrator_.apply(score, labels, on_unknown=self.on_unknown)
         if applied.notable:
-            warnings.warn("; ".join(applied.notes()), EvenscoreWarning, stacklevel=2)
+            warn("; ".join(applied.notes()))
         return applied.scores
 
     def score(self, X: Any, y: ArrayLike, sensitive_features: Any = None, sample_weight: Any = None) -> float:

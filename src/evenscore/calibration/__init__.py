@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Unpack
@@ -21,7 +20,7 @@ from evenscore.calibration.reference import beyond, identity, to_reference
 from evenscore.calibration.sketching import sketch_users
 from evenscore.calibration.stacking import Auto, Method
 from evenscore.engines.data_or_tally import DataColumns, as_tally
-from evenscore.errors import DataError, EvenscoreWarning, OptionError, require_flag, require_option, shortened
+from evenscore.errors import DataError, OptionError, require_flag, require_option, shortened, warn
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.saving import pack_label
 from evenscore.tables import label_text
@@ -153,7 +152,7 @@ def _fit_all(tally: Tally, make: Maker, weighting: str) -> tuple[tuple[GroupMap,
             maps.append(make(GroupView.of(tally, group, weighting)))
     if reasons:
         few = "; ".join(f"group {label_text(group)} {reason}" for group, reason in reasons.items())
-        warnings.warn(few, EvenscoreWarning, stacklevel=3)
+        warn(few)
     return tuple(maps), pooled, reasons
 
 

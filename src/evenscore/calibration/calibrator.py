@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ from evenscore.calibration.maps import GroupMap
 from evenscore.calibration.matching import match_groups, read_scores, require_treatment
 from evenscore.data.coding import CHUNK
 from evenscore.data.observations import Columns
-from evenscore.errors import EvenscoreWarning, OptionError, listing, shortened
+from evenscore.errors import OptionError, listing, shortened, warn
 from evenscore.saving import as_path
 from evenscore.tables import Table, label_text
 from evenscore.tallies.lattice import Lattice
@@ -67,7 +66,7 @@ class Counted(Table):
     def _warn(self) -> None:
         """Tell who called for the scores."""
         if self.notable:
-            warnings.warn("; ".join(self.notes()), EvenscoreWarning, stacklevel=3)
+            warn("; ".join(self.notes()))
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each group: rows, and how many scores were outside the range seen in training."""

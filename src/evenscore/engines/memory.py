@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,7 @@ import narwhals.stable.v2 as nw
 from evenscore.data.columns import open_table
 from evenscore.data.observations import Observations, keep_split, observe
 from evenscore.data.spec import TallySpec
-from evenscore.errors import DataError, EvenscoreWarning, first_line, shortened
+from evenscore.errors import DataError, first_line, shortened, warn
 from evenscore.tallies.counting import count as count_rows
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
@@ -42,9 +41,7 @@ def check_outside(lattice: Lattice, outside: int, n_rows: int, score: str) -> No
         what = "are none of the lattice's values" if lattice.discrete else "lie outside the lattice's range"
         raise DataError(f"column {shortened(score)} (score): {outside:,} of {n_rows:,} scores {what} ({lattice!r})")
     if outside > 0.01 * n_rows:
-        warnings.warn(
-            f"{outside:,} of {n_rows:,} scores lie outside {lattice!r}; they share its end cells", EvenscoreWarning, stacklevel=5
-        )
+        warn(f"{outside:,} of {n_rows:,} scores lie outside {lattice!r}; they share its end cells")
 
 
 def collect_frame(data: Any, roles: Mapping[str, Any]) -> Any:

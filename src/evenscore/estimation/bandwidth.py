@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
-from evenscore.errors import EvenscoreWarning
+from evenscore.errors import warn
 from evenscore.estimation.kernels import FEW_CELLS, local_fits
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.tallies.lattice import MAX_CELLS, Lattice
@@ -56,7 +55,7 @@ def settle(smoothing: Smoothing, views: Sequence[GroupView]) -> Smoothing:
         smoothing = smoothing.at(max(chosen, NARROWEST * tally.lattice.cell_width * smoothing.shape.width))
     narrow = narrow_words(tally.lattice, smoothing)
     if narrow and not tally.released:  # whose cells nobody can make finer
-        warnings.warn(narrow, EvenscoreWarning, stacklevel=3)
+        warn(narrow)
     return smoothing
 
 

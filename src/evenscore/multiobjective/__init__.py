@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from evenscore.calibration import FEWEST_USERS, calibrate
 from evenscore.engines import tally
-from evenscore.errors import EvenscoreWarning, OptionError, is_finite, require_flag, require_option, shortened
+from evenscore.errors import OptionError, is_finite, require_flag, require_option, shortened, warn
 from evenscore.multiobjective.axes import NODES, Axis, make_axes, node_positions
 from evenscore.multiobjective.calibrator import JointCalibrator
 from evenscore.multiobjective.candidates import WIDTHS, Candidate, KernelGrid, KernelTarget, Regressed, regress
@@ -222,7 +221,7 @@ def _fit_all(
             maps.append(_fit_group(label, own, axes, setting))
     if reasons:
         few = "; ".join(f"{label_text(group)} {reason}" for group, reason in reasons.items())
-        warnings.warn(few, EvenscoreWarning, stacklevel=4)
+        warn(few)
     return tuple(maps), pooled, reasons
 
 
