@@ -20,6 +20,7 @@ LAYERS = (
         "_version",
         "types",
         "errors",
+        "threads",
         "saving",
         "tables",
         "data",
@@ -127,7 +128,7 @@ def test_a_library_is_imported_only_where_it_belongs_and_when_it_is_needed(modul
 def test_the_walk_sees_imports():
     seen = {(name, inside) for path in FILES for name, inside in imports(path)}
     assert {("numpy", False), ("duckdb", True), ("evenscore.tallies.archive.save_tally", True)} <= seen
-    assert ("report.figures", True) in set(imported_modules(MODULES["estimation.fitted_curves"]))
+    assert ("report.plots", True) in set(imported_modules(MODULES["tables"]))
 
 
 def test_names_say_which_module_is_meant():
@@ -173,6 +174,7 @@ OLD_PATHS = {
     "calibration.carrying": "calibrated_tally",
     "calibration.fitting": "calibrate",
     "calibration_error": "calibration_error",
+    "multiobjective.fitting": "calibrate_jointly",
     "coding": "encode",
     "splits": "Split",
     "parity": "parity_family",

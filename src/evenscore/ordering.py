@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
+from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import require_alpha, require_gap
 from evenscore.estimation.bandwidth import settle
 from evenscore.estimation.fitted_curves import own_covariance
@@ -22,8 +23,9 @@ from evenscore.estimation.pairwise import GroupPair, PairwiseTest
 from evenscore.estimation.smoothing import Smoothing, unsmoothed
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, join_reasons, largest
 from evenscore.tables import json_ready, label_text, number_text, values_of
-from evenscore.tallies.tally_state import Tally, require_groups, require_tally
+from evenscore.tallies.tally_state import Tally, require_groups
 from evenscore.tallies.view import GroupView, residual_covariance
+from evenscore.threads import in_one_thread
 from evenscore.types import Floats
 
 LEVELS = np.linspace(0.05, 0.95, 24)
@@ -113,8 +115,9 @@ class _Grid:
     fitted: Floats
 
 
+@in_one_thread
 def ordering_test(
-    tally: Tally,
+    tally: Any,
     *,
     alpha: float = 0.05,
     tolerance: float | None = None,
@@ -124,6 +127,7 @@ def ordering_test(
     bandwidth: float | str = "band",
     reference: Any = None,
     seed: int = 0,
+    **columns: Unpack[DataColumns],
 ) -> OrderingTest:
     """Test whether a higher score ever stands for a lower expected outcome across groups.
 
@@ -156,7 +160,7 @@ def ordering_test(
     >>> test.verdict, test.pairs[0].low_group  # a lower score of this group stands for more than a higher one of the other
     ('disparity', 'a')
     """
-    tally = require_tally(tally, "ordering_test")
+    tally = as_tally(tally, columns, call="ordering_test")
     require_alpha(alpha)
     require_groups(tally)
     require_gap("tolerance", tolerance)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from evenscore.engines.data_or_tally import DataColumns, as_tally, given_tally
 from evenscore.errors import DataError, OptionError, require_alpha, require_gap, require_number, require_option
 from evenscore.estimation.comparison import Comparison, compare_groups
 from evenscore.estimation.gaps import Null, comparison_grid, estimate_gap, judgeable
@@ -18,11 +19,13 @@ from evenscore.estimation.verdict import largest
 from evenscore.parity.methods import AUTO, METHODS, components_of, detectable_gap, draw_statistics, gather
 from evenscore.simulation import simulate
 from evenscore.tables import Table, json_ready, label_text, number_text
-from evenscore.tallies.tally_state import Tally, require_groups, require_tally
+from evenscore.tallies.tally_state import Tally, require_groups
+from evenscore.threads import in_one_thread
 
 DRAWS = 4000
 MODEL_USERS = 4000  # users of the simulated stand-in when there is no tally; its sums are scaled afterwards
 MOST_USERS = 1e9
+BETA = (2, 2)  # of scores that are assumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +95,9 @@ def _whole(users: float) -> int | None:
     return int(np.ceil(users)) if np.isfinite(users) else None
 
 
+@in_one_thread
 def plan(
-    tally: Tally | None = None,
+    tally: Any = None,
     *,
     gap: float | None = None,
     users: int | None = None,
@@ -104,9 +108,10 @@ def plan(
     rows_per_user: Any = 1,
     correlation: float = 0.0,
     outcome_rate: float = 0.5,
-    score: Any = (2, 2),
+    score: Any = BETA,
     ratio: float = 1.0,
     seed: int = 0,
+    **columns: Any,
 ) -> Plan:
     """The users needed to show a gap, or the smallest gap that can be shown.
 
@@ -122,7 +127,7 @@ def plan(
     users
         Users in all to plan with; by default those of the tally.
     rows_per_user, correlation, outcome_rate, score, ratio
-        Assumptions when there is no tally: a number (or ``PoissonRows``, ``ParetoRows`` of ``evenscore.simulation``), the
+        Assumptions when there are no data: a number (or ``PoissonRows``, ``ParetoRows`` of ``evenscore.simulation``), the
         correlation of outcomes within a user, the mean outcome, the Beta parameters of the score, and users of the first group for
         each of the second.
     power, alpha
@@ -151,11 +156,12 @@ def plan(
     if gap is None and users is None and tally is None:
         raise OptionError("give a gap (to learn the users), users (to learn the gap), or a tally")
     name = AUTO if method == "auto" else method
-    source = "the tally"
+    source = "assumptions" if tally is None else "the tally"
     if tally is None:
         tally = _assumed(rows_per_user, correlation, outcome_rate, score, ratio, seed)
-        source = "assumptions"
-    tally = require_tally(tally, "plan")
+    elif given_tally(tally) is None and score != BETA:
+        columns["score"] = score
+    tally = as_tally(tally, cast(DataColumns, columns), call="plan")
     require_groups(tally)
     chosen = list(itertools.combinations(tally.groups, 2))
     total = sum(tally.n_users.values())

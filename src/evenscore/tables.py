@@ -112,12 +112,6 @@ def json_ready(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
-def json_fields(result: object, *names: str) -> dict[str, Any]:
-    """Some of a result's fields and properties in plain values."""
-    plain: dict[str, Any] = json_ready(values_of(result, names))
-    return plain
-
-
 def values_of(record: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
     """Attributes of a record by name; by default all the fields of a dataclass with slots."""
     return {name: getattr(record, name) for name in (type(record).__slots__ if names is None else names)}

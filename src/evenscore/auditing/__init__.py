@@ -6,15 +6,17 @@ import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evenscore.auditing.audit_result import Audit, Subject
 from evenscore.auditing.gate import Gate
 from evenscore.auditing.provenance import Source, file_sources, record
 from evenscore.auditing.repair import Repair, find_repair
-from evenscore.engines import tally as make_tally
+from evenscore.data.spec import TallySpec
+from evenscore.data.splits import Split
+from evenscore.engines import tally_by_spec
+from evenscore.engines.data_or_tally import UNSAID, given_tally, is_saved_tally, require_columns
 from evenscore.errors import (
     DataError,
     EvenscoreError,
@@ -37,14 +39,13 @@ from evenscore.miscalibration import calibration_error
 from evenscore.ordering import ordering_test
 from evenscore.parity import parity_test
 from evenscore.tables import label_text
-from evenscore.tallies.archive import is_tally_file
 from evenscore.tallies.lattice import MAX_CELLS, Lattice
 from evenscore.tallies.tally_state import Tally
+from evenscore.threads import in_one_thread
 from evenscore.thresholds import fair_thresholds
 from evenscore.types import Say
 
 TESTS = ("parity", "ordering", "marginal")
-UNSAID = "unsaid"  # the default of user=, which None cannot be: None says that rows are independent
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class _Options:
     seed: int
 
 
+@in_one_thread
 def audit(
     data: Any,
     *,
@@ -150,23 +152,27 @@ def audit(
     rule = gate if isinstance(gate, Gate) else Gate(gate, require_power)
     rule.check(tolerance)
     deciding = _deciding(decide, threshold)
-    columns = {"outcome": outcome, "user": user, "weight": weight, "count": count}
-    reading = {
-        "split": split,
-        "nulls": nulls,
-        "lattice": lattice,
-        "cells": cells,
-        "scale": scale,
-        "cuts": () if threshold is None else (threshold,),
-    }
-    subjects = _subjects(data, score, group, attributes, columns)
+    columns = {"outcome": outcome, "weight": weight, "count": count} | ({} if user is UNSAID else {"user": user})
+    cuts = () if threshold is None else (threshold,)
+    settings = {"lattice": lattice, "cuts": cuts, "cells": cells, "scale": scale, "nulls": nulls, "split": split}
+    subjects = _subjects(data, score, group, attributes, columns, settings)
     if not subjects:
         raise OptionError("nothing to audit: name at least one score and one group or attribute")
     n_looks = len(subjects) * len(deciding)
     options = _Options(
-        *(alpha / n_looks, tolerance, threshold, positive, method, compare, reference, weighting, deciding, repair, seed)
+        alpha=alpha / n_looks,
+        tolerance=tolerance,
+        threshold=threshold,
+        positive=positive,
+        method=method,
+        compare=compare,
+        reference=reference,
+        weighting=weighting,
+        decide=deciding,
+        repair=repair,
+        seed=seed,
     )
-    found = [_audit_one(subject, reading, options, say) for subject in subjects]
+    found = [_audit_one(subject, options, say) for subject in subjects]
     configuration = {name: _plain(value) for name, value in given.items()}
     return Audit(tuple(found), alpha, tolerance, rule, record(_sources(data, say), seed, configuration), title)
 
@@ -187,51 +193,43 @@ def _deciding(decide: str | Iterable[str], threshold: float | None) -> tuple[str
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """One subject before it is read: a tally, or data and the roles of its columns."""
+    """One subject before it is read: a tally, or data and what is asked of them."""
 
     data: Any
-    columns: dict[str, Any]
+    spec: TallySpec | None = None
 
 
-def _subjects(data: Any, score: Any, group: Any, attributes: Sequence[Any] | None, columns: dict[str, Any]) -> list[_Request]:
+def _subjects(
+    data: Any,
+    score: Any,
+    group: Any,
+    attributes: Sequence[Any] | None,
+    columns: dict[str, Any],
+    settings: dict[str, Any],
+) -> list[_Request]:
     tallies = _tallies(data)
     if tallies is not None:
         named = {"score": score, "group": group, "attributes": attributes} | columns
-        needless = [name for name, value in named.items() if value is not None and not (name == "user" and _unsaid(value))]
+        needless = [name for name, value in named.items() if value is not None]
         if needless:
             raise OptionError(f"a tally is made once and for all; leave out {needless[0]}=")
-        return [_Request(tally, {}) for tally in tallies]
+        return [_Request(tally) for tally in tallies]
     if group is not None and attributes is not None:
         raise OptionError("give group= (one attribute, or an intersection) or attributes= (several), not both")
     wanted = [group] if attributes is None else _listed(attributes)
-    missing = [name for name, value in (("score", score), ("outcome", columns["outcome"]), ("group", wanted[0])) if value is None]
-    if missing:
-        raise OptionError(f"missing: {', '.join(f'{name}=' for name in missing)}; name the columns, or give a tally")
-    if _unsaid(columns["user"]):
-        raise OptionError(
-            "missing: user=, which says whose row it is. Rows of one user are not independent, and a test that takes them so cries "
-            "wolf; user=None, written out, declares that every row is a different person"
-        )
+    require_columns(columns | {"score": score, "group": wanted[0]}, "name the columns, or give a tally")
     scores = score if isinstance(score, list | tuple) and all(isinstance(name, str) for name in score) else [score]
-    return [_Request(data, columns | {"score": s, "group": g}) for s, g in itertools.product(scores, wanted)]
+    pairs = itertools.product(scores, wanted)
+    return [_Request(data, TallySpec(score=name, group=attribute, **columns, **settings)) for name, attribute in pairs]
 
 
 def _tallies(data: Any) -> list[Tally] | None:
     """The tallies that the data are, or None."""
     items = data if isinstance(data, list | tuple) else [data]
-    found = [item if isinstance(item, Tally) else Tally.load(item) if _is_saved(item) else None for item in items]
-    tallies = [tally for tally in found if tally is not None]
-    if tallies and len(tallies) < len(found):
+    tallies = [tally for tally in map(given_tally, items) if tally is not None]
+    if tallies and len(tallies) < len(items):
         raise DataError("some of the data are tallies and some are not; audit them apart")
     return tallies or None
-
-
-def _is_saved(item: Any) -> bool:
-    return isinstance(item, str | os.PathLike) and is_tally_file(Path(item))
-
-
-def _unsaid(user: Any) -> bool:
-    return isinstance(user, str) and user is UNSAID
 
 
 def _listed(attributes: Sequence[Any]) -> list[Any]:
@@ -248,7 +246,7 @@ def _sources(data: Any, say: Say | None) -> list[Source]:
 
     if say is not None:
         say("hashing")
-    return file_sources([path for item in items for path in ([str(item)] if _is_saved(item) else find_files(item))])
+    return file_sources([path for item in items for path in ([str(item)] if is_saved_tally(item) else find_files(item))])
 
 
 def _plain(value: Any) -> Any:
@@ -263,16 +261,16 @@ def _plain(value: Any) -> Any:
 # One subject
 
 
-def _audit_one(request: _Request, reading: dict[str, Any], options: _Options, say: Say | None) -> Subject:
+def _audit_one(request: _Request, options: _Options, say: Say | None) -> Subject:
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        tally = _read(request, reading, notes, say)
+        tally = _read(request.data, request.spec, notes, say)
         if say is not None:
             say("testing")
         found = _tested(tally, options) | _explained(tally, options)
         if options.repair and combine(found[name].verdict for name in options.decide) == DISPARITY:
-            found |= _repaired(request, tally, reading, options, say, found["unavailable"])
+            found |= _repaired(request, tally, options, say, found["unavailable"])
     for warning in caught:
         if issubclass(warning.category, EvenscoreWarning):
             notes.append(str(warning.message))
@@ -292,9 +290,9 @@ def _audit_one(request: _Request, reading: dict[str, Any], options: _Options, sa
     )
 
 
-def _read(request: _Request, reading: dict[str, Any], notes: list[str], say: Say | None) -> Tally:
-    if isinstance(request.data, Tally):
-        return request.data
+def _read(data: Any, spec: TallySpec | None, notes: list[str], say: Say | None) -> Tally:
+    if spec is None:
+        return data  # a tally
 
     def progress(done: int, total: int) -> None:
         if say is not None:
@@ -302,12 +300,7 @@ def _read(request: _Request, reading: dict[str, Any], notes: list[str], say: Say
 
     if say is not None:
         say("reading")
-    if isinstance(request.data, str | os.PathLike | list | tuple):
-        from evenscore.data.spec import TallySpec
-        from evenscore.engines.files import tally_files
-
-        return tally_files(request.data, TallySpec(**request.columns, **reading), say=notes.append, progress=progress)
-    return make_tally(request.data, progress=progress, **request.columns, **reading)
+    return tally_by_spec(data, spec, progress=progress, say=notes.append)
 
 
 def _reference(tally: Tally, reference: Any) -> Any:
@@ -361,12 +354,15 @@ def _explained(tally: Tally, options: _Options) -> dict[str, Any]:
 
 
 def _repaired(
-    request: _Request, tally: Tally, reading: dict[str, Any], options: _Options, say: Say | None, unavailable: dict[str, str]
+    request: _Request, tally: Tally, options: _Options, say: Say | None, unavailable: dict[str, str]
 ) -> dict[str, Repair]:
     """A repair, tested on other users where there are data to take them from."""
 
+    spec = request.spec
+
     def read_split(split: str) -> Tally:
-        return _read(request, reading | {"split": split}, [], say)
+        assert spec is not None
+        return _read(request.data, replace(spec, split=Split.parse(split)), [], say)
 
     settings: dict[str, Any] = {
         "alpha": options.alpha,
@@ -375,7 +371,7 @@ def _repaired(
         "weighting": options.weighting,
         "seed": options.seed,
     }
-    whole = not isinstance(request.data, Tally) and reading["split"] is None
+    whole = spec is not None and spec.split is None
     try:
         return {"repair": find_repair(tally, read_split if whole else None, **settings)}
     except EvenscoreError as error:

@@ -22,7 +22,7 @@ from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.miscalibration.error_result import CalibrationError
 from evenscore.ordering import OrderingTest
 from evenscore.parity.parity_result import ParityTest
-from evenscore.tables import Table, json_fields, json_ready, label_text
+from evenscore.tables import Table, json_ready, label_text, values_of
 from evenscore.tallies.tally_state import Tally
 from evenscore.thresholds.thresholds_result import Thresholds
 
@@ -113,24 +113,19 @@ class Subject:
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON-ready values."""
-        later = {
-            "calibration_error": self.calibration,
-            "thresholds": self.thresholds,
-            "impact": self.impact,
-            "repair": self.repair,
-        }
-        return {
-            **json_fields(self, "score", "attribute", "verdict", "reason", "alpha", "decides", "minimum_detectable_gap"),
-            "max_gap": json_ready(self.parity.max_gap),
+        document = values_of(self, ("score", "attribute", "verdict", "reason", "alpha", "decides", "minimum_detectable_gap"))
+        document |= {
+            "max_gap": self.parity.max_gap,
             "fingerprint": fingerprint(self.tally),
-            "groups": json_ready(self.tally.rows()),
+            "groups": self.tally.rows(),
             "tally": self.tally.to_dict(),
             "tests": {name: test.to_dict() for name, test in self.tests.items()},
             "curves": self.curves.to_dict(),
-            **json_fields(self, "threshold", "positive"),
-            **{name: None if result is None else result.to_dict() for name, result in later.items()},
-            **json_fields(self, "unavailable", "notes"),
         }
+        document |= values_of(self, ("threshold", "positive"))
+        steps = {"calibration_error": self.calibration} | values_of(self, ("thresholds", "impact", "repair"))
+        document |= {name: None if step is None else step.to_dict() for name, step in steps.items()}
+        return json_ready(document | {"unavailable": dict(self.unavailable), "notes": self.notes})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -227,18 +222,11 @@ class Audit(Table):
     def to_dict(self) -> dict[str, Any]:
         """The whole audit in JSON-ready values, as the published schema describes them."""
         gate = self.check()
-        return {
-            "schema": SCHEMA,
-            "schema_version": SCHEMA_VERSION,
-            "evenscore": self.provenance.versions["evenscore"],
-            **json_fields(self, "title", "verdict", "reason", "summary", "alpha", "tolerance", "max_gap", "minimum_detectable_gap"),
-            "gate": {
-                "rule": gate.rule,
-                "require_power": self.gate.require_power,
-                "outcome": gate.outcome,
-                "exit_code": gate.code,
-                "reason": gate.reason,
-            },
+        versions = {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, "evenscore": self.provenance.versions["evenscore"]}
+        found = ("title", "verdict", "reason", "summary", "alpha", "tolerance", "max_gap", "minimum_detectable_gap")
+        asked = {"rule": gate.rule, "require_power": self.gate.require_power}
+        return json_ready(versions | values_of(self, found)) | {
+            "gate": asked | {"outcome": gate.outcome, "exit_code": gate.code, "reason": gate.reason},
             "subjects": [subject.to_dict() for subject in self.subjects],
             "notes": self.notes,
             "provenance": self.provenance.to_dict(),

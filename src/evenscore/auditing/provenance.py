@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from evenscore._version import __version__
-from evenscore.tables import json_fields
+from evenscore.tables import json_ready, values_of
 
 MOST_HASHED = 1 << 30  # bytes of files that are hashed; the fingerprint of the sums covers any size
 
@@ -41,11 +41,8 @@ class Provenance:
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON-ready values."""
-        return {
-            **json_fields(self, "created", "seed"),
-            "sources": [{"name": s.name, "bytes": s.size, "sha256": s.sha256 or None} for s in self.sources],
-            **json_fields(self, "versions", "configuration"),
-        }
+        sources = [{"name": source.name, "bytes": source.size, "sha256": source.sha256 or None} for source in self.sources]
+        return json_ready(values_of(self) | {"sources": sources})
 
 
 def record(sources: Sequence[Source], seed: int, configuration: Mapping[str, Any]) -> Provenance:

@@ -6,7 +6,7 @@ import hashlib
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -20,12 +20,14 @@ from evenscore.calibration.platt import Platt
 from evenscore.calibration.reference import beyond, identity, to_reference
 from evenscore.calibration.sketching import sketch_users
 from evenscore.calibration.stacking import Auto, Method
+from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, EvenscoreWarning, OptionError, require_flag, require_option, shortened
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.saving import pack_label
 from evenscore.tables import label_text
-from evenscore.tallies.tally_state import WEIGHTINGS, Tally, require_tally
+from evenscore.tallies.tally_state import WEIGHTINGS, Tally
 from evenscore.tallies.view import GroupView
+from evenscore.threads import in_one_thread
 
 METHODS = ("kernel", "isotonic", "platt", "binning", "auto")
 FEWEST_USERS = 10  # a group with fewer gets the map of everybody
@@ -33,8 +35,9 @@ FEWEST_USERS = 10  # a group with fewer gets the map of everybody
 Maker = Callable[[GroupView], GroupMap]
 
 
+@in_one_thread
 def calibrate(
-    tally: Tally,
+    tally: Any,
     *,
     method: str = "kernel",
     degree: int = 1,
@@ -46,6 +49,7 @@ def calibrate(
     reference: Any = None,
     weighting: str = "user",
     remember_users: str | None = None,
+    **columns: Unpack[DataColumns],
 ) -> Calibrator:
     """Fit a map for each group from its scores to the outcome that they stand for.
 
@@ -85,7 +89,7 @@ def calibrate(
     >>> es.calibrate(tally, method="platt").transform([0.5, 0.5], ["a", "b"]).round(2)
     array([0.48, 0.39])
     """
-    tally = require_tally(tally, "calibrate")
+    tally = as_tally(tally, columns, call="calibrate")
     require_option("method", method, METHODS)
     fitter = _fitter(method, KernelMap(Smoothing(degree, kernel, bandwidth)), Binning(bins, bin_by))
     require_option("weighting", weighting, WEIGHTINGS)

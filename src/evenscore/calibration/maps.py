@@ -5,17 +5,13 @@ from __future__ import annotations
 import itertools
 import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evenscore.tallies.tally_state import CellSums, Tally
 from evenscore.types import Floats
-
-if TYPE_CHECKING:
-    pass
-
 
 LARGEST = sys.float_info.max  # a limit that every engine and file format can write
 ROUNDING = 1e-10  # directions that carry less than this share of the variance are not kept

@@ -21,6 +21,7 @@ from evenscore.parity import parity_test
 from evenscore.parity.parity_result import PairTest, ParityTest
 from evenscore.tables import Table, json_ready, p_text, text_table
 from evenscore.tallies.tally_state import Tally
+from evenscore.threads import in_one_thread
 
 ENOUGH_CHECKED = 30  # users looked up in a sketch before an overlap of a tenth would be missed with less than 5 %
 
@@ -130,6 +131,7 @@ class Verification(Table):
         ]
 
 
+@in_one_thread
 def verify(
     calibrator: Calibrator,
     data: Any,

@@ -102,8 +102,8 @@ def audit(context: click.Context, /, data: tuple[str, ...], quiet: bool, **optio
 
 
 def _audit(context: click.Context, data: tuple[str, ...], options: dict[str, Any], quiet: bool) -> Audit:
-    from evenscore.auditing import UNSAID
     from evenscore.auditing import audit as run_audit
+    from evenscore.engines.data_or_tally import UNSAID
     from evenscore.tallies.archive import is_tally_file
 
     attributes = [_parts(each) for each in options.pop("attributes")]
@@ -111,15 +111,7 @@ def _audit(context: click.Context, data: tuple[str, ...], options: dict[str, Any
     independent = options.pop("independent")
     if all(is_tally_file(Path(path)) for path in data):
         require_no_columns(context, data, ("scores", "attributes"))
-        columns: dict[str, Any] = {
-            "user": UNSAID,
-            "score": None,
-            "outcome": None,
-            "group": None,
-            "attributes": None,
-            "weight": None,
-            "count": None,
-        }
+        columns: dict[str, Any] = {"user": UNSAID, "outcome": None, "weight": None, "count": None}
     else:
         known = options | {"score": scores, "groups": groups or attributes, "user": user, "independent": independent}
         require_columns(context, data, known)

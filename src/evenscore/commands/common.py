@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenscore._version import __version__
-from evenscore.types import Progress
 
 if TYPE_CHECKING:
     from evenscore.data.spec import TallySpec
     from evenscore.tallies.tally_state import Tally
+    from evenscore.types import Progress
 
 OF_DATA = ("score", "outcome", "groups", "user", "independent", "weight", "count", "nulls", "scale", "cells", "split")
 
@@ -29,50 +29,40 @@ def choice(name: str, choices: list[str], words: str) -> Callable[[Any], Any]:
     return click.option(name, type=click.Choice(choices), default=choices[0], show_default=True, help=words)
 
 
-def data_argument(command: Any) -> Any:
-    """The data that a command reads: files, or a saved tally."""
-    return click.argument("data", metavar="FILE|FOLDER|GLOB|TALLY", nargs=-1, required=True)(command)
+def join_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Several options as one decorator."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
-def data_options(command: Any) -> Any:
-    """The options that say which column is what."""
-    return click.option("--score", metavar="COLUMN", help="The score.")(column_options(command))
+# The data that a command reads: files, or a saved tally.
+data_argument = click.argument("data", metavar="FILE|FOLDER|GLOB|TALLY", nargs=-1, required=True)
 
+# Which column is what, except for the score, of which some commands take several.
+column_options = join_options(
+    click.option("--outcome", metavar="COLUMN", help="What came true: 0/1, or any number."),
+    click.option("--group", "groups", metavar="COLUMN", multiple=True, help="The group; give it twice for an intersection."),
+    click.option("--user", metavar="COLUMN", help="Whose row it is; rows of one user are not independent."),
+    click.option("--independent", is_flag=True, help="Declare that every row is a different, independent person."),
+    click.option("--weight", metavar="COLUMN", help="A survey weight."),
+    click.option("--count", metavar="COLUMN", help="How many times the row stands for itself."),
+    choice("--nulls", ["error", "drop", "unlabelled"], "What to do with missing values."),
+    choice("--scale", ["score", "logit", "rank"], "The axis to smooth on; logit or rank suit skewed scores."),
+    click.option("--cells", type=click.IntRange(1, 512), default=512, show_default=True, help="How finely the axis is cut."),
+)
+data_options = join_options(click.option("--score", metavar="COLUMN", help="The score."), column_options)
 
-def column_options(command: Any) -> Any:
-    """The same without the score, of which some commands take several."""
-    for option in reversed(
-        (
-            click.option("--outcome", metavar="COLUMN", help="What came true: 0/1, or any number."),
-            click.option(
-                "--group", "groups", metavar="COLUMN", multiple=True, help="The group; give it twice for an intersection."
-            ),
-            click.option("--user", metavar="COLUMN", help="Whose row it is; rows of one user are not independent."),
-            click.option("--independent", is_flag=True, help="Declare that every row is a different, independent person."),
-            click.option("--weight", metavar="COLUMN", help="A survey weight."),
-            click.option("--count", metavar="COLUMN", help="How many times the row stands for itself."),
-            choice("--nulls", ["error", "drop", "unlabelled"], "What to do with missing values."),
-            choice("--scale", ["score", "logit", "rank"], "The axis to smooth on; logit or rank suit skewed scores."),
-            click.option(
-                "--cells", type=click.IntRange(1, 512), default=512, show_default=True, help="How finely the axis is cut."
-            ),
-        )
-    ):
-        command = option(command)
-    return command
-
-
-def output_options(command: Any) -> Any:
-    """Where the result goes, and how much is said."""
-    for option in reversed(
-        (
-            click.option("--json", "json_path", metavar="PATH|-", help="Write the result as JSON; with - stdout is JSON alone."),
-            click.option("--quiet", is_flag=True, help="Print nothing but errors."),
-            click.option("--debug", is_flag=True, expose_value=False, help="Show a traceback when something crashes."),
-        )
-    ):
-        command = option(command)
-    return command
+# Where the result goes, and how much is said.
+output_options = join_options(
+    click.option("--json", "json_path", metavar="PATH|-", help="Write the result as JSON; with - stdout is JSON alone."),
+    click.option("--quiet", is_flag=True, help="Print nothing but errors."),
+    click.option("--debug", is_flag=True, expose_value=False, help="Show a traceback when something crashes."),
+)
 
 
 def read_tally(

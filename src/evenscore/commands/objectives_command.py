@@ -8,36 +8,26 @@ from typing import Any
 import click
 
 from evenscore.commands import DISPARITY
-from evenscore.commands.common import noted_warnings, require_columns, show, stop_if_interrupted, write_json
+from evenscore.commands.common import join_options, noted_warnings, require_columns, show, stop_if_interrupted, write_json
 
+# The pairs of a score and its outcome.
+pair_option = click.option(
+    "--pair",
+    "pairs",
+    nargs=2,
+    multiple=True,
+    metavar="SCORE OUTCOME",
+    help="Instead of --score and --outcome: several scores, each with its outcome.",
+)
 
-def pair_option(command: Any) -> Any:
-    """The pairs of a score and its outcome."""
-    return click.option(
-        "--pair",
-        "pairs",
-        nargs=2,
-        multiple=True,
-        metavar="SCORE OUTCOME",
-        help="Instead of --score and --outcome: several scores, each with its outcome.",
-    )(command)
-
-
-def blend_options(command: Any) -> Any:
-    """How pairs are blended, and what repairs them."""
-    for option in reversed(
-        (
-            pair_option,
-            click.option("--blend", metavar="W1,W2,...", help="With --pair: the weights of the outcomes; 1 for each if not given."),
-            click.option("--calibrator", metavar="PATH", help="With --pair: a joint calibrator, for an audit before and after."),
-            click.option("--sweep", is_flag=True, help="With --pair: test the blends of many weights."),
-            click.option(
-                "--split", metavar="2/2", help="Only this share of the users, such as those a calibrator was not fitted on."
-            ),
-        )
-    ):
-        command = option(command)
-    return command
+# How pairs are blended, and what repairs them.
+blend_options = join_options(
+    pair_option,
+    click.option("--blend", metavar="W1,W2,...", help="With --pair: the weights of the outcomes; 1 for each if not given."),
+    click.option("--calibrator", metavar="PATH", help="With --pair: a joint calibrator, for an audit before and after."),
+    click.option("--sweep", is_flag=True, help="With --pair: test the blends of many weights."),
+    click.option("--split", metavar="2/2", help="Only this share of the users, such as those a calibrator was not fitted on."),
+)
 
 
 def audit_pairs(context: click.Context, data: tuple[str, ...], options: dict[str, Any], json_path: str | None, quiet: bool) -> int:

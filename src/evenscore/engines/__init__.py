@@ -11,6 +11,7 @@ from evenscore.data.spec import TallySpec
 from evenscore.errors import OptionError, shortened
 from evenscore.tallies.lattice import MAX_CELLS, Lattice
 from evenscore.tallies.tally_state import Tally
+from evenscore.threads import in_one_thread
 from evenscore.types import Progress, Say
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 # Where each kind of data is counted (imported when such data comes along), and what its engine heeds beside the spec.
 ENGINES = {
     "memory": ("memory", ("progress",)),
-    "files": ("files", ("memory_limit", "progress")),
+    "files": ("files", ("memory_limit", "progress", "say")),
     "duckdb": ("relations", ("memory_limit", "progress")),
     "ibis": ("ibis", ("memory_limit", "progress")),
     "dask": ("dask", ()),
@@ -27,6 +28,7 @@ ENGINES = {
 }
 
 
+@in_one_thread
 def tally(
     data: Any,
     *,
@@ -107,8 +109,21 @@ def tally(
         nulls=nulls,
         split=split,  # type: ignore[arg-type]  # and reads the text
     )
+    return tally_by_spec(data, spec, memory_limit=memory_limit, progress=progress, way=way)
+
+
+def tally_by_spec(
+    data: Any,
+    spec: TallySpec,
+    *,
+    memory_limit: str | int = "1GB",
+    progress: Progress | None = None,
+    way: str | None = None,
+    say: Say | None = None,
+) -> Tally:
+    """The tally of the data by its engine; ``say`` is told what was assumed about files."""
     data = _unwrap(data)
-    count_data, settings = _find_engine("tally", data, memory_limit=memory_limit, progress=progress, way=way)
+    count_data, settings = _find_engine("tally", data, memory_limit=memory_limit, progress=progress, way=way, say=say)
     counted: Tally = count_data(data, spec, **settings)
     return counted
 

@@ -88,7 +88,7 @@ def write_scan(scan: Scan, output: Path) -> ByUser:
     if scan.fields.user is None:
         raise OptionError("user-level rows need users; independent rows can be tallied and added as they are")
     plan = plan_scan(scan)
-    recipe = Recipe.from_survey(plan.facts)
+    recipe = plan.facts.recipe
     n_parts = max(plan.n_parts, count_parts(recipe.n_rows, LINE_BYTES, scan.limit))
     parts = spill_parts(select_rows(scan.relation, plan.facts), n_parts, scan.folder)
     lines = (user_cells(recipe.observations(arrays), recipe.lattice, recipe.centre) for arrays in parts)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from evenscore.data.spec import TallySpec
-from evenscore.engines.duck import Duck, connect
+from evenscore.engines.duck import Duck
+from evenscore.engines.duck import partition_relation as partition_relation
 from evenscore.engines.parts import Recipe
 from evenscore.engines.relations import select_rows
 from evenscore.engines.sql import DUCKDB, Fields, find_fields
@@ -87,11 +88,6 @@ def _compute(*delayed: Any) -> Any:
         raise DataError(f"Dask could not finish: {type(error).__name__}: {first_line(error)}") from error
 
 
-def partition_relation(partition: Any) -> Any:
-    """A pandas partition as a DuckDB relation; one thread, since Dask runs partitions side by side already."""
-    return connect(threads=1).from_df(partition)
-
-
 def tally_dask(data: Any, spec: TallySpec) -> Tally:
     """The tally of a Dask DataFrame."""
     import dask
@@ -99,7 +95,7 @@ def tally_dask(data: Any, spec: TallySpec) -> Tally:
     fields = find_dask_fields(data, spec)
     frame = data[list(dict.fromkeys(column.name for column in fields.every()))]
     facts = take_survey(DaskEngine(frame.to_delayed()), fields, spec)
-    recipe = Recipe.from_survey(facts, spec.split)
+    recipe = facts.recipe
     rows = frame.map_partitions(_select_rows, facts, meta=_empty_rows(data, facts))
     if fields.user is not None:
         rows = rows.shuffle("key")

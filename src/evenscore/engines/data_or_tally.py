@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import enum
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,6 +16,15 @@ from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
 
 NEEDED = ("score", "outcome", "group")
+
+
+class Unsaid(enum.Enum):
+    """The default of ``user=`` where it is a parameter: None says that rows are independent, and any text may name a column."""
+
+    UNSAID = enum.auto()
+
+
+UNSAID = Unsaid.UNSAID
 
 
 class DataColumns(TypedDict, total=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -58,6 +59,19 @@ def connect(*, threads: int | None = None, memory_limit: int | None = None, fold
     return connection
 
 
+def partition_relation(partition: Any) -> Any:
+    """A pandas frame as a relation. Partitions share a connection: making one takes longer than asking it.
+
+    It has one thread, since partitions are handled side by side already, and a cursor for each may be used in any of them.
+    """
+    return _partitions_connection().cursor().from_df(partition)
+
+
+@functools.cache
+def _partitions_connection() -> Any:
+    return connect(threads=1)
+
+
 def query(sql: str) -> Any:
     """Run SQL on a connection of its own."""
     return connect().execute(sql)
@@ -76,6 +90,8 @@ def run_query(sql: str, progress: Share | None = None, tables: Mapping[str, Mapp
     connection = connect()
     for name, arrays in (tables or {}).items():
         connection.register(name, dict(arrays))
+    if progress is not None:
+        progress(0.0)
     try:
         with watch_progress(connection, progress), _hear_interrupts():
             return connection.execute(sql)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenscore.data.coding import FOLDS
-from evenscore.engines.parts import Recipe, limit_cross
+from evenscore.engines.parts import Recipe
 from evenscore.tallies.blocks import FOLDED as FOLDED_SUMS
 from evenscore.tallies.pairs import PairSums
+from evenscore.tallies.spanning import limit_cross
 from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally, group_tally
 from evenscore.types import Floats, Ints
 
@@ -99,7 +100,7 @@ def from_lines(lines: Lines, recipe: Recipe) -> Tally:
     sketch = None if recipe.columns.user is None else hashes
     n_spanning = round(float(scalars[0, 0]))
     total = replace(recipe.zero, group_tallies=groups, cross_blocks={"pairs": cross}, n_spanning=n_spanning, sketch=sketch)
-    limit_cross(total)
+    limit_cross(cross, n_spanning, n_groups)
     return total
 
 

@@ -11,11 +11,9 @@ import numpy as np
 from evenscore.data.coding import Users, hashed_users, independent_users, integer_users
 from evenscore.data.observations import Columns, Observations, empty_split, rows_in_split
 from evenscore.data.splits import Split
-from evenscore.engines.survey import Survey
-from evenscore.errors import DataError
 from evenscore.tallies.counting import count
 from evenscore.tallies.lattice import Lattice
-from evenscore.tallies.spanning import MAX_CROSS_BYTES
+from evenscore.tallies.spanning import limit_cross
 from evenscore.tallies.tally_state import GroupTally, Tally
 from evenscore.types import Array
 
@@ -26,7 +24,11 @@ COUNTED_BYTES = 48  # what counting holds for a row, measured; weights and count
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How rows of whole users become a tally; small, and can be sent to workers."""
+    """How rows of whole users become a tally; small, and can be sent to workers.
+
+    labels: the groups in order. centre: what outcomes will be deviations from. hashed: users are known by a hash of their id.
+    n_users: about how many. dropped: rows left out, by column.
+    """
 
     lattice: Lattice
     labels: tuple[Any, ...]
@@ -38,22 +40,6 @@ class Recipe:
     n_users: int
     split: Split | None = None
     dropped: dict[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def from_survey(cls, facts: Survey, split: Split | None = None) -> Recipe:
-        """The recipe for surveyed data."""
-        return cls(
-            facts.lattice,
-            facts.labels,
-            facts.columns,
-            facts.binary,
-            facts.centre,
-            facts.fields.hashed,
-            facts.n_rows,
-            facts.n_users,
-            split,
-            facts.dropped,
-        )
 
     @property
     def zero(self) -> Tally:
@@ -99,7 +85,7 @@ class Recipe:
         total: Tally | None = None
         for part in tallies:
             total = part if total is None else total + part
-            limit_cross(total)
+            limit_cross(total.cross, total.n_spanning, len(total.groups))
         return self.zero if total is None else total
 
     def finish(self, total: Tally) -> Tally:
@@ -112,12 +98,3 @@ class Recipe:
 
 def _plain(array: Array) -> Array:
     return array.filled(0) if isinstance(array, np.ma.MaskedArray) else array
-
-
-def limit_cross(tally: Tally) -> None:
-    """Refuse sums between groups that outgrow the memory."""
-    if sum(sums.nbytes for sums in tally.cross.values()) > MAX_CROSS_BYTES:
-        raise DataError(
-            f"{tally.n_spanning:,} users occur in several of {len(tally.groups)} groups, and the sums that tie the groups together "
-            f"outgrow {MAX_CROSS_BYTES >> 30} GB; use fewer groups or a coarser lattice (cells=128)"
-        )

@@ -30,7 +30,7 @@ class TallyPlan(Table):
     @classmethod
     def from_survey(cls, engine: str, facts: Survey, *steps: str) -> TallyPlan:
         """The plan for surveyed data."""
-        return cls(engine, steps, facts.n_rows, facts.n_users, facts.lattice)
+        return cls(engine, steps, facts.recipe.n_rows, facts.recipe.n_users, facts.recipe.lattice)
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a step."""

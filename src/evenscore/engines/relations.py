@@ -21,7 +21,7 @@ from evenscore.engines.duck import (
     watch_progress,
 )
 from evenscore.engines.memory import tally_memory
-from evenscore.engines.parts import COUNTED_BYTES, Arrays, Recipe
+from evenscore.engines.parts import COUNTED_BYTES, Arrays
 from evenscore.engines.plans import FETCHED, TallyPlan
 from evenscore.engines.spill import MEMORY_LIMIT, parse_memory_limit, spill_folder
 from evenscore.engines.sql import DUCKDB, Fields
@@ -117,9 +117,9 @@ class ScanPlan:
 def plan_scan(scan: Scan) -> ScanPlan:
     """Survey a relation and decide into how many parts it must be cut."""
     facts = take_survey(Duck(scan.relation), scan.fields, scan.spec)
-    sizes = {"score": 8, "outcome": 1 if facts.binary else 8, "group": 1, "weight": 8, "count": 8}
+    sizes = {"score": 8, "outcome": 1 if facts.recipe.binary else 8, "group": 1, "weight": 8, "count": 8}
     handed_over = 8 + sum(sizes[name] for name in facts.selected)
-    return ScanPlan(facts, count_parts(facts.n_rows, 2 * handed_over + COUNTED_BYTES, scan.limit))
+    return ScanPlan(facts, count_parts(facts.recipe.n_rows, 2 * handed_over + COUNTED_BYTES, scan.limit))
 
 
 def count_parts(n_rows: int, row_bytes: int, limit: int) -> int:
@@ -130,7 +130,7 @@ def count_parts(n_rows: int, row_bytes: int, limit: int) -> int:
 def tally_scan(scan: Scan, progress: Progress | None = None) -> Tally:
     """The tally of a relation in bounded memory."""
     plan = plan_scan(scan)
-    recipe = Recipe.from_survey(plan.facts, scan.spec.split)
+    recipe = plan.facts.recipe
     rows = select_rows(scan.relation, plan.facts)
     report = progress or (lambda done, total: None)
     if plan.n_parts == 1:

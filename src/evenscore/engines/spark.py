@@ -95,10 +95,9 @@ def tally_spark(data: Any, spec: TallySpec, *, way: str | None = None) -> Tally:
     """The tally of a Spark DataFrame; the session is the caller's."""
     with _spark_errors():
         plan = choose_way(data, spec, way)
-        recipe = Recipe.from_survey(plan.facts, spec.split)
         with contextlib.ExitStack() as stack:
-            lines = fetch_lines(add_up_lines(data, plan, recipe, stack))
-        return recipe.finish(from_lines(lines, recipe))
+            lines = fetch_lines(add_up_lines(data, plan, stack))
+        return plan.facts.recipe.finish(from_lines(lines, plan.facts.recipe))
 
 
 def plan_spark(data: Any, spec: TallySpec, *, way: str | None = None) -> TallyPlan:
@@ -132,28 +131,28 @@ def pilot(engine: Spark, facts: Survey) -> tuple[float, int]:
     """Pairs of cells that users fill at most, for each row, and the most rows of a user; from a sample of users."""
     if facts.fields.user is None:
         return 1.0, 1
-    every = max(1, facts.n_rows // PILOT_ROWS)
+    every = max(1, facts.recipe.n_rows // PILOT_ROWS)
     user = facts.fields.user.sql
     sampled = f"pmod(xxhash64({user}), {every}) = 0"
     where = sampled if facts.fields.kept is None else f"{sampled} AND {facts.fields.kept}"
     from pyspark.sql.functions import expr
 
     counts = engine.frame.where(where).groupBy(expr(user).alias("u")).agg(expr("count(*)").alias("n"))
-    cells = f"least(n, {facts.lattice.n_cells * len(facts.labels)})"
+    cells = f"least(n, {facts.recipe.lattice.n_cells * len(facts.texts)})"
     n_rows, n_pairs, longest = counts.selectExpr("sum(n)", f"sum({cells} * ({cells} + 1) / 2)", "max(n)").collect()[0]
     return (float(n_pairs) / float(n_rows), int(longest)) if n_rows else (1.0, 1)
 
 
-def add_up_lines(data: Any, plan: SparkPlan, recipe: Recipe, stack: contextlib.ExitStack) -> Any:
+def add_up_lines(data: Any, plan: SparkPlan, stack: contextlib.ExitStack) -> Any:
     """A DataFrame of the tally's lines; what Spark holds for it is let go when the stack closes."""
     from pyspark.sql.functions import expr
 
-    facts = plan.facts
+    facts, recipe = plan.facts, plan.facts.recipe
     rows = data if facts.fields.kept is None else data.where(facts.fields.kept)
     key = "monotonically_increasing_id()" if facts.fields.user is None else facts.fields.key
     base = rows.selectExpr(f"{key} AS key", *(f"{sql} AS {SPARK.name(name)}" for name, sql in facts.selected.items()))
     if plan.way == "expressions":
-        users = native_users(base, recipe, facts).persist()  # four kinds of lines are made from them
+        users = native_users(base, facts).persist()  # four kinds of lines are made from them
         stack.callback(users.unpersist)
         lines = native_lines(users, recipe)
     else:

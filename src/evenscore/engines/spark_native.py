@@ -28,9 +28,9 @@ SUMS = {
 }
 
 
-def native_users(base: Any, recipe: Recipe, facts: Survey) -> Any:
+def native_users(base: Any, facts: Survey) -> Any:
     """One row for each user and group, with an array of cells: what all lines are made from."""
-    return _users(_cells(_rows(base, recipe, facts)), recipe)
+    return _users(_cells(_rows(base, facts)), facts.recipe)
 
 
 def native_lines(users: Any, recipe: Recipe) -> Any:
@@ -40,8 +40,9 @@ def native_lines(users: Any, recipe: Recipe) -> Any:
     return lines if recipe.columns.user is None else lines.unionAll(_hash_lines(users, recipe))
 
 
-def _rows(base: Any, recipe: Recipe, facts: Survey) -> Any:
+def _rows(base: Any, facts: Survey) -> Any:
     """key, g, c (cell), s, d (deviation), v (weight), m (labelled repeats), m_all (repeats)."""
+    recipe = facts.recipe
     whole = base if recipe.columns.user is None else base.repartition("key")
     placed = with_cell(whole, "score", "c", recipe.lattice)
     count = "`count`" if "count" in facts.selected else "1"

@@ -9,6 +9,7 @@ from typing import Any
 
 from evenscore.data.coding import PRIME
 from evenscore.data.columns import shortened
+from evenscore.data.observations import Columns
 from evenscore.data.spec import TallySpec
 from evenscore.errors import DataError, EvenscoreError, OptionError, no_column
 
@@ -131,6 +132,12 @@ class Fields:
     def known(self) -> str | None:
         """SQL for whether the outcome is known; None when all are."""
         return f"(NOT {self.outcome.is_null})" if self.nulls == "unlabelled" else None
+
+    @property
+    def columns(self) -> Columns:
+        """What the columns are called."""
+        user, weight, count = (None if field is None else field.name for field in (self.user, self.weight, self.count))
+        return Columns(self.score.name, self.outcome.name, tuple(field.name for field in self.groups), user, weight, count)
 
     @property
     def hashed(self) -> bool:

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
 import numpy as np
 
 from evenscore.data.columns import LARGEST, Column, shortened
-from evenscore.data.observations import (
-    EXACT,
-    MAX_GROUPS,
-    SCALE_WEIGHTS,
-    SMALLEST,
-    Columns,
-    groups_of,
-    nothing_left,
-    null_hint,
-)
+from evenscore.data.observations import EXACT, MAX_GROUPS, SCALE_WEIGHTS, SMALLEST, groups_of, nothing_left, null_hint
 from evenscore.data.spec import TallySpec
 from evenscore.engines.memory import check_outside
+from evenscore.engines.parts import Recipe
 from evenscore.engines.sql import TOLD_APART, Field, Fields, group_code
 from evenscore.errors import DataError
 from evenscore.tallies.axis import Quantiles
@@ -99,29 +91,12 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Facts about rows that are to be counted.
-
-    n_rows: kept rows. n_users: about how many. labels: the groups in order; texts: the same as the engine writes them.
-    centre: what outcomes will be deviations from. dropped: rows left out, by column.
-    """
+    """Rows that are to be counted, and the recipe for it. texts: the labels of each group as the engine writes them."""
 
     fields: Fields
-    lattice: Lattice
-    n_rows: int
-    n_users: int
-    labels: tuple[Any, ...]
+    recipe: Recipe
     texts: tuple[tuple[str, ...], ...]
-    binary: bool
-    centre: float
     has_unlabelled: bool
-    dropped: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def columns(self) -> Columns:
-        """What the columns are called."""
-        f = self.fields
-        user, weight, count = (None if column is None else column.name for column in (f.user, f.weight, f.count))
-        return Columns(f.score.name, f.outcome.name, tuple(column.name for column in f.groups), user, weight, count)
 
     @property
     def selected(self) -> dict[str, str]:
@@ -131,11 +106,11 @@ class Survey:
         columns = {
             "score": f.score.number,
             "outcome": f.outcome.number,
-            "group": f"CAST({group} AS TINYINT)" if len(self.labels) < 128 else group,
+            "group": f"CAST({group} AS TINYINT)" if len(self.texts) < 128 else group,
         }
         if self.has_unlabelled:
             columns["outcome"] = f"CASE WHEN {f.known} THEN {f.outcome.number} END"
-        if self.binary:
+        if self.recipe.binary:
             columns["outcome"] = f"CAST({columns['outcome']} AS TINYINT)"
         if f.weight is not None:
             columns["weight"] = f.weight.number
@@ -160,18 +135,19 @@ def take_survey(engine: Engine, fields: Fields, spec: TallySpec) -> Survey:
             raise DataError(f"{size} is zero in all {n_rows:,} rows")
     labels, texts = _find_labels(engine, fields, n_rows)
     binary = facts["n_other"] == 0
-    return Survey(
-        fields=fields,
+    recipe = Recipe(
         lattice=_choose_lattice(engine, fields, spec, facts),
-        n_rows=n_rows,
-        n_users=min(n_rows, max(1, int(facts.get("n_users", n_rows)))),
         labels=labels,
-        texts=texts,
+        columns=fields.columns,
         binary=binary,
         centre=0.0 if binary else float(facts["outcomes"]) / int(facts["n_labelled"]),
-        has_unlabelled=facts["n_labelled"] < n_rows,
+        hashed=fields.hashed,
+        n_rows=n_rows,
+        n_users=min(n_rows, max(1, int(facts.get("n_users", n_rows)))),
+        split=spec.split,
         dropped=dropped,
     )
+    return Survey(fields, recipe, texts, has_unlabelled=facts["n_labelled"] < n_rows)
 
 
 def _ask_facts(engine: Engine, fields: Fields, demands: list[Demand]) -> dict[str, Any]:
@@ -245,15 +221,7 @@ class Demand:
 
 def list_demands(fields: Fields) -> list[Demand]:
     """The same demands that arrays in memory have to meet."""
-    outcome = fields.outcome
-    demands = [
-        _demand_finite(fields.score, LARGEST),
-        Demand(
-            outcome,
-            f"{fields.known or 'true'} AND NOT abs({outcome.number}) <= {LARGEST!r}",
-            f"is not finite, or beyond {LARGEST:g},",
-        ),
-    ]
+    demands = [_demand_finite(fields.score, LARGEST), _demand_finite(fields.outcome, LARGEST, fields.known or "true")]
     for size, most in ((fields.weight, LARGEST), (fields.count, EXACT - 1)):
         if size is not None:
             demands += [_demand_finite(size, most), Demand(size, f"{size.number} < 0", "is negative")]
@@ -272,8 +240,8 @@ def list_demands(fields: Fields) -> list[Demand]:
     return demands
 
 
-def _demand_finite(column: Field, most: float) -> Demand:
-    return Demand(column, f"NOT abs({column.number}) <= {most!r}", f"is not finite, or beyond {most:g},")
+def _demand_finite(column: Field, most: float, known: str = "true") -> Demand:
+    return Demand(column, f"{known} AND NOT abs({column.number}) <= {most!r}", f"is not finite, or beyond {most:g},")
 
 
 # Groups

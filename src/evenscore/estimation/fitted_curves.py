@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evenscore.data.columns import number_array
+from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import OptionError, require_alpha, shortened
 from evenscore.estimation.bandwidth import settle
 from evenscore.estimation.inference import margins, seeded, small_sample, standard_errors
@@ -16,8 +17,8 @@ from evenscore.estimation.kernels import Smoother
 from evenscore.estimation.smoothing import FEW_VALUES, Smoothing
 from evenscore.tables import Table, json_ready
 from evenscore.tallies.lattice import Lattice
-from evenscore.tallies.tally_state import Tally, require_tally
 from evenscore.tallies.view import GroupView
+from evenscore.threads import in_one_thread
 from evenscore.types import Floats
 
 GRID_POINTS = 50
@@ -107,8 +108,9 @@ class Curves(Table):
         return ["ci: for each point by itself; band: for all points of the curve at once"]
 
 
+@in_one_thread
 def curves(
-    tally: Tally,
+    tally: Any,
     *,
     degree: int = 1,
     kernel: str = "gaussian",
@@ -117,6 +119,7 @@ def curves(
     weighting: str = "user",
     alpha: float = 0.05,
     seed: int = 0,
+    **columns: Unpack[DataColumns],
 ) -> Curves:
     """Estimate each group's expected outcome along the score.
 
@@ -151,7 +154,7 @@ def curves(
     >>> {row["group"]: round(row["estimate"], 2) for row in es.curves(tally, grid=[0.5]).rows()}  # the truth is .5 and .38
     {'a': 0.51, 'b': 0.39}
     """
-    tally = require_tally(tally, "curves")
+    tally = as_tally(tally, columns, call="curves")
     require_alpha(alpha)
     rng = seeded(seed)
     smoothing = Smoothing(degree, kernel, bandwidth)

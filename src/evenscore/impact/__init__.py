@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -17,12 +17,14 @@ from evenscore.calibration import calibrate
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.maps import GroupMap
 from evenscore.data.columns import number_array
+from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, OptionError, require_alpha, require_flag, require_option, shortened
 from evenscore.estimation.inference import draw_normal, seeded
 from evenscore.impact.impact_result import CLASSIFICATION, Impact
 from evenscore.miscalibration.measure import require_outcome_scale
-from evenscore.tallies.tally_state import Tally, require_tally
+from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
+from evenscore.threads import in_one_thread
 from evenscore.types import Floats, Ints
 
 DRAWS = 1000
@@ -63,8 +65,9 @@ class Rates:
         return self.after - self.before
 
 
+@in_one_thread
 def classification_impact(
-    tally: Tally,
+    tally: Any,
     *,
     threshold: float | str | Iterable[float],
     positive: str = "above",
@@ -74,6 +77,7 @@ def classification_impact(
     alpha: float = 0.05,
     interval: bool = True,
     seed: int = 0,
+    **columns: Unpack[DataColumns],
 ) -> Impact:
     """The change in each group's positive rate if scores were calibrated: S* minus S.
 
@@ -110,7 +114,7 @@ def classification_impact(
     >>> round(found.of("b")["estimate"], 2)  # without end of users it is -0.18
     -0.17
     """
-    tally = require_tally(tally, "classification_impact")
+    tally = as_tally(tally, columns, call="classification_impact", threshold=threshold)
     require_alpha(alpha)
     require_flag("interval", interval)
     require_option("positive", positive, SIDES)

@@ -20,6 +20,7 @@ from evenscore.impact import require_calibrator
 from evenscore.impact.impact_result import RANK, Impact
 from evenscore.impact.items import Items, read_items
 from evenscore.impact.ranks import WORTHS, blocks, places_of, starts_of, worths
+from evenscore.threads import in_one_thread
 from evenscore.types import Floats, Ints
 
 NULLS = ("error", "drop")
@@ -40,6 +41,7 @@ class Sums:
     after: Floats
 
 
+@in_one_thread
 def rank_impact(
     data: Any,
     *,

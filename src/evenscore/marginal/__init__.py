@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
+from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, require_alpha, require_flag, require_gap
 from evenscore.estimation.pairwise import Formulation
 from evenscore.estimation.smoothing import Smoothing
@@ -17,12 +18,14 @@ from evenscore.marginal.cut import ABOVE, Cut, cut_words, make_cuts, outcomes_ri
 from evenscore.marginal.marginal_result import MIN_EFFECTIVE, GroupMarginal, MarginalPair, MarginalTest
 from evenscore.marginal.other_side import check_other_side
 from evenscore.marginal.pairs import Pairing, Shared, Standing, compare, student
-from evenscore.tallies.tally_state import Tally, require_groups, require_tally
+from evenscore.tallies.tally_state import Tally, require_groups
 from evenscore.tallies.view import GroupView
+from evenscore.threads import in_one_thread
 
 
+@in_one_thread
 def marginal_test(
-    tally: Tally,
+    tally: Any,
     *,
     threshold: float | Mapping[Any, float],
     positive: str = "above",
@@ -35,6 +38,7 @@ def marginal_test(
     bandwidth: float | str = "test",
     seed: int = 0,
     both: bool = True,
+    **columns: Unpack[DataColumns],
 ) -> MarginalTest:
     """Test whether people at a decision threshold have the same expected outcome in every group.
 
@@ -79,7 +83,7 @@ def marginal_test(
     >>> test.verdict, test.pairs[0].higher
     ('disparity', 'a')
     """
-    tally = require_tally(tally, "marginal_test")
+    tally = as_tally(tally, columns, call="marginal_test", threshold=threshold)
     require_alpha(alpha)
     require_flag("both", both)
     require_gap("tolerance", tolerance)

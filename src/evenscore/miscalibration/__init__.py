@@ -6,9 +6,11 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, Unpack
 
 import numpy as np
 
+from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, OptionError, is_finite, require_alpha, require_flag, require_option, shortened
 from evenscore.estimation.bandwidth import settle
 from evenscore.estimation.inference import seeded
@@ -22,8 +24,9 @@ from evenscore.miscalibration.measure import Measure, require_outcome_scale
 from evenscore.miscalibration.monotone_sweep import sweep_error
 from evenscore.miscalibration.smooth_error import smooth_error
 from evenscore.tallies.pairs import PairMatrices
-from evenscore.tallies.tally_state import Tally, require_tally
+from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView, residual_covariance
+from evenscore.threads import in_one_thread
 from evenscore.types import Floats
 
 __all__ = ["METHODS", "CalibrationError", "ErrorDifference", "ErrorEstimate", "calibration_error"]
@@ -56,8 +59,9 @@ METHODS = {
 }
 
 
+@in_one_thread
 def calibration_error(
-    tally: Tally,
+    tally: Any,
     *,
     method: str = "kernel",
     norm: int | None = None,
@@ -72,6 +76,7 @@ def calibration_error(
     debias: bool | None = None,
     interval: bool = True,
     seed: int = 0,
+    **columns: Unpack[DataColumns],
 ) -> CalibrationError:
     """How far scores are from the outcomes to be expected at them, by group, overall and between groups.
 
@@ -112,7 +117,7 @@ def calibration_error(
     >>> round(found.overall.estimate, 2), found.overall.ci_low < 0.102 < found.overall.ci_high
     (0.1, True)
     """
-    tally = require_tally(tally, "calibration_error")
+    tally = as_tally(tally, columns, call="calibration_error")
     require_option("method", method, METHODS)
     require_alpha(alpha)
     require_outcome_scale(tally)

@@ -21,6 +21,7 @@ from evenscore.multiobjective.points import Points, join, points_of_groups
 from evenscore.multiobjective.rows import JointColumns, JointRows, ObjectivesSpec, observe_jointly
 from evenscore.tables import label_text, values_of
 from evenscore.tallies.tally_state import WEIGHTINGS
+from evenscore.threads import in_one_thread
 from evenscore.types import Floats, Say
 
 METHODS = ("auto", "kernel", "guided", "logistic", "linear")
@@ -45,6 +46,7 @@ class Setting:
         return self.method in ("kernel", "guided") or (self.method == "auto" and len(self.binary) <= MOST_SCORES)
 
 
+@in_one_thread
 def calibrate_jointly(
     data: Any,
     *,

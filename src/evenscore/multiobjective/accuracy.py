@@ -12,6 +12,7 @@ from evenscore.multiobjective.calibrator import check_weights
 from evenscore.multiobjective.rows import N_FOLDS, ObjectivesSpec
 from evenscore.multiobjective.versions import BEFORE, Objectives, Target, composite_target, read_objectives, row_weights
 from evenscore.tables import Table, number_text, values_of
+from evenscore.threads import in_one_thread
 from evenscore.types import Array, Floats, Say
 
 
@@ -79,6 +80,7 @@ class BetterWeights(Table):
         return ["better: least squares of the blended outcome on the scores; errors are those of users left out of the fit"]
 
 
+@in_one_thread
 def better_weights(
     data: Any,
     *,

@@ -17,6 +17,7 @@ from evenscore.multiobjective.rows import JointRows, ObjectivesSpec
 from evenscore.multiobjective.versions import BEFORE, COMPOSITE, composite_target, read_objectives, single_targets
 from evenscore.parity.parity_result import ParityTest
 from evenscore.tables import json_ready, number_text, p_text, values_of
+from evenscore.threads import in_one_thread
 from evenscore.types import Say
 
 
@@ -154,6 +155,7 @@ class ObjectivesAudit(VerdictTable):
         return notes
 
 
+@in_one_thread
 def audit_objectives(
     data: Any,
     *,

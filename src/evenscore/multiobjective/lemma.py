@@ -20,6 +20,7 @@ from evenscore.multiobjective.versions import Objectives, read_objectives, row_w
 from evenscore.parity.methods import COMPONENTS, Component, Evidence, draw_statistics, p_value
 from evenscore.tables import json_ready, label_text, number_text, values_of
 from evenscore.tallies.axis import backward
+from evenscore.threads import in_one_thread
 from evenscore.types import Array, Floats, Ints, Say
 
 PLACES = 25  # combinations of scores to look at, spread like the people
@@ -107,6 +108,7 @@ class LemmaTest(VerdictTable):
         return f"Calibration given all scores ({self.version})"
 
 
+@in_one_thread
 def joint_calibration_test(
     data: Any,
     *,

@@ -17,6 +17,7 @@ from evenscore.multiobjective.calibrator import check_weights
 from evenscore.multiobjective.rows import JointRows, ObjectivesSpec
 from evenscore.multiobjective.versions import composite_target, read_objectives
 from evenscore.tables import json_ready, values_of
+from evenscore.threads import in_one_thread
 from evenscore.types import Floats, Progress, Say
 
 MOST_WEIGHTS = 1000
@@ -96,6 +97,7 @@ class WeightSweep(VerdictTable):
         return notes
 
 
+@in_one_thread
 def sweep_weights(
     data: Any,
     *,

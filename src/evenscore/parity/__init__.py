@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import OptionError, require_alpha, require_flag, require_gap, require_option
 from evenscore.estimation.bandwidth import narrow_words
 from evenscore.estimation.comparison import Comparison, Sides, compare_groups
@@ -56,7 +57,8 @@ from evenscore.parity.methods import (
     p_value,
 )
 from evenscore.parity.parity_result import PairTest, ParityTest
-from evenscore.tallies.tally_state import Tally, require_groups, require_tally
+from evenscore.tallies.tally_state import Tally, require_groups
+from evenscore.threads import in_one_thread
 from evenscore.types import Floats, Progress
 
 COMPARISONS = ("pairs", "reference", "rest")
@@ -83,8 +85,9 @@ class Options:
         return DRAWS if self.n_pairs <= MANY_PAIRS else FEWER_DRAWS
 
 
+@in_one_thread
 def parity_test(
-    tally: Tally,
+    tally: Any,
     *,
     method: str = "auto",
     alpha: float = 0.05,
@@ -99,6 +102,7 @@ def parity_test(
     seed: int = 0,
     both: bool = True,
     progress: Progress | None = None,
+    **columns: Unpack[DataColumns],
 ) -> ParityTest:
     """Test whether people with the same score have the same expected outcome in every group.
 
@@ -146,7 +150,7 @@ def parity_test(
     >>> test.verdict, round(test.max_gap, 2)
     ('disparity', 0.15)
     """
-    tally = require_tally(tally, "parity_test")
+    tally = as_tally(tally, columns, call="parity_test")
     require_option("method", method, ("auto", *METHODS))
     require_option("compare", compare, COMPARISONS)
     require_alpha(alpha)
@@ -187,6 +191,7 @@ def parity_test(
     return replace(result, other=Formulation(other, again.p_value, again.max_gap, again.verdict))
 
 
+@in_one_thread
 def parity_family(
     tally: Tally,
     group_a: Any,

@@ -37,6 +37,7 @@ PREFIX = struct.Struct("<16sIQ")
 DIGEST = 32
 FLOAT = "<f8"
 MAX_BYTES = 1 << 32  # unpacked; 200 large groups and the sums between them stay below
+INVALID = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, zlib.error, msgspec.MsgspecError)
 
 
 class _ArrayEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -170,17 +171,7 @@ def load_tally(path: Path) -> Tally:
         return _rebuild(header, _Arrays(header.arrays, payload[header_length:]))
     except _NewerError as error:
         raise FileError(f"{path} needs a newer evenscore: {error}; update evenscore") from None
-    except (
-        AttributeError,
-        ValueError,
-        KeyError,
-        TypeError,
-        IndexError,
-        ArithmeticError,
-        RecursionError,
-        zlib.error,
-        msgspec.MsgspecError,
-    ) as error:
+    except INVALID as error:
         raise FileError(f"{path} does not hold a valid tally: {error}") from None
 
 

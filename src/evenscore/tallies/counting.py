@@ -40,7 +40,7 @@ def count(observations: Observations, lattice: Lattice, progress: Progress | Non
     done = 0
     rows_of = _row_finder(observations)
     for group in range(len(observations.groups)):
-        counted, codes, smallest = _count_group(observations, lattice, users, rows_of, group, centre)
+        counted, codes, smallest = _Group(observations, lattice, users, centre).count(rows_of, group)
         group_tallies.append(counted)
         codes_of_groups.append(codes)
         sketch = np.union1d(sketch, smallest)[:SKETCH]
@@ -127,88 +127,167 @@ class _Layout:
         return key >> (self.row + 1 + self.cell)
 
 
-def _sorted_keys(
-    observations: Observations, lattice: Lattice, users: Users, rows: Ints, layout: _Layout, n_parts: int, part: int
-) -> Ints:
-    """Keys of the rows of users in this part, in order."""
-    keys = np.empty(len(rows), dtype=np.int64)
-    filled = 0
-    binary = observations.binary
-    for start in range(0, len(rows), CHUNK):
-        chunk = rows[start : start + CHUNK]
-        user = users.codes[chunk].astype(np.int64) - users.low
-        if n_parts > 1:
-            mine = user % n_parts == part
-            chunk, user = chunk[mine], user[mine] // n_parts
-        cell = lattice.cell(observations.score[chunk])
-        positive = observations.outcome[chunk].astype(np.int64) if binary else np.zeros(len(chunk), dtype=np.int64)
-        if binary and observations.labelled is not None:
-            positive *= observations.labelled[chunk]
-        keys[filled : filled + len(chunk)] = layout.pack(user, cell, positive, chunk)
-        filled += len(chunk)
-    keys = keys[:filled]
-    keys.sort()
-    return keys
+class _Group:
+    """One group while it is counted; running sums are (2 weightings, ..., n_cells), own: the pair sums of each row with itself."""
 
-
-# One group
-
-
-class _Sums:
-    """Running sums of a group by name, (2 weightings, ..., n_cells) each; own: the pair sums of each row with itself."""
-
-    def __init__(self, n_cells: int, repeated: bool) -> None:
-        self.n_cells = n_cells
+    def __init__(self, observations: Observations, lattice: Lattice, users: Users, centre: float) -> None:
+        self.observations, self.lattice, self.users, self.centre = observations, lattice, users, centre
+        self.n_cells = n_cells = lattice.n_cells
+        self.layout = _Layout(row=_bits(observations.n_rows), cell=_bits(n_cells))
         self.n_users = self.n_rows = self.n_unlabelled = 0
         self.cell_users = np.zeros(n_cells)
         self.folds = {name: np.zeros((2, FOLDS, n_cells)) for name in FOLDED.names}
         self.vectors = {name: np.zeros((2, n_cells)) for name in ("XY", "U", "A", "V0", "V1", "V2")}
         self.own = {name: self.vectors[vector] for name, vector in (("ww", "V0"), ("wy", "V1"), ("yy", "V2"))}
-        if repeated:  # V takes a repeated row for several rows; with itself it is one row of so many times the weight
+        if observations.count is not None:  # V takes a repeated row for several; with itself it is one row of so much more weight
             self.own = {name: np.zeros((2, n_cells)) for name in self.own}
 
-    def own_pairs(self) -> Floats:
-        """A copy of the sums of each row with itself, (2, 4, n_cells)."""
-        return np.stack([self.own[name] for name in ("ww", "wy", "wy", "yy")], axis=1)
-
-    def group_tally(self, pairs: PairSums) -> GroupTally:
+    def count(self, rows_of: Callable[[int], Ints], group: int) -> tuple[GroupTally, Ints, Ints]:
+        """The sums of the group, the codes (from 0) of its labelled users, and the smallest of their hashes."""
+        n_parts = 1 << max(0, _key_bits(self.users.span, self.observations.n_rows, self.n_cells) - KEY_BITS)
+        pairs = PairSums.empty(self.n_cells, within=True)
+        every_code, smallest = [np.zeros(0, dtype=np.int64)], np.zeros(0, dtype=np.int64)
+        for part in range(n_parts):
+            keys = self._sorted_keys(rows_of(group), n_parts, part)
+            if self.observations.labelled is not None and len(keys):
+                keys = self._count_unlabelled(keys, self.observations.labelled)
+            if len(keys) == 0:
+                continue
+            starts = _starts(self.layout, keys)
+            codes = self.layout.users(keys[starts]) * n_parts + part
+            hashes = _hashes(self.users, codes)
+            before = self._own_pairs()
+            segments = self._count_labelled(keys, starts, folds(hashes))
+            del keys  # as large as all else together, and no longer needed
+            fresh = pair_sums(segments, self.n_cells, self._own_pairs() - before)
+            pairs = fresh if part == 0 else pairs + fresh
+            every_code.append(codes)
+            smallest = np.union1d(smallest, _smallest(hashes))[:SKETCH]
         if self.n_unlabelled == 0:
             self.vectors["A"] = self.folds["W"].sum(axis=1)
         counts = (self.n_users, self.n_rows, self.n_unlabelled)
-        return group_tally(counts, self.cell_users, self.folds, self.vectors, pairs)
+        counted = group_tally(counts, self.cell_users, self.folds, self.vectors, pairs)
+        return counted, np.concatenate(every_code), smallest
 
+    def _own_pairs(self) -> Floats:
+        return np.stack([self.own[name] for name in ("ww", "wy", "wy", "yy")], axis=1)
 
-def _count_group(
-    observations: Observations,
-    lattice: Lattice,
-    users: Users,
-    rows_of: Callable[[int], Ints],
-    group: int,
-    centre: float,
-) -> tuple[GroupTally, Ints, Ints]:
-    """The sums of one group, the codes (from 0) of its labelled users, and the smallest of their hashes."""
-    sums = _Sums(lattice.n_cells, repeated=observations.count is not None)
-    layout = _Layout(row=_bits(observations.n_rows), cell=_bits(lattice.n_cells))
-    n_parts = 1 << max(0, _key_bits(users.span, observations.n_rows, lattice.n_cells) - KEY_BITS)
-    pairs = PairSums.empty(lattice.n_cells, within=True)
-    every_code, smallest = [np.zeros(0, dtype=np.int64)], np.zeros(0, dtype=np.int64)
-    for part in range(n_parts):
-        keys = _sorted_keys(observations, lattice, users, rows_of(group), layout, n_parts, part)
-        if observations.labelled is not None:
-            keys = _count_unlabelled(sums, observations, layout, keys)
-        if len(keys) == 0:
-            continue
-        starts = _starts(layout, keys)
-        codes = layout.users(keys[starts]) * n_parts + part
-        hashes = _hashes(users, codes)
-        before = sums.own_pairs()
-        segments = _count_labelled(sums, observations, layout, keys, starts, folds(hashes), centre)
-        del keys  # as large as all else together, and no longer needed
-        fresh = pair_sums(segments, lattice.n_cells, sums.own_pairs() - before)
-        pairs = fresh if part == 0 else pairs + fresh
-        every_code.append(codes)
-        smallest = np.union1d(smallest, _smallest(hashes))[:SKETCH]
-    return sums.group_tally(pairs), np.concatenate(every_code), smallest
+    def _sorted_keys(self, rows: Ints, n_parts: int, part: int) -> Ints:
+        """Keys of the rows of users in this part, in order."""
+        observations, users = self.observations, self.users
+        keys = np.empty(len(rows), dtype=np.int64)
+        filled = 0
+        for start in range(0, len(rows), CHUNK):
+            chunk = rows[start : start + CHUNK]
+            user = users.codes[chunk].astype(np.int64) - users.low
+            if n_parts > 1:
+                mine = user % n_parts == part
+                chunk, user = chunk[mine], user[mine] // n_parts
+            cell = self.lattice.cell(observations.score[chunk])
+            positive = np.zeros(len(chunk), dtype=np.int64)
+            if observations.binary:
+                positive = observations.outcome[chunk].astype(np.int64)
+                if observations.labelled is not None:
+                    positive *= observations.labelled[chunk]
+            keys[filled : filled + len(chunk)] = self.layout.pack(user, cell, positive, chunk)
+            filled += len(chunk)
+        keys = keys[:filled]
+        keys.sort()
+        return keys
+
+    def _count_unlabelled(self, keys: Ints, known: Mask) -> Ints:
+        """Add U and A; returns the keys of the labelled rows."""
+        count, weights = self.observations.count, self.observations.weight
+        starts = _starts(self.layout, keys)
+        row, cell = self.layout.rows(keys), self.layout.cells(keys)
+        labelled = known[row]
+        repeat = np.ones(len(keys)) if count is None else count[row].astype(np.float64)
+        weight = repeat if weights is None else repeat * weights[row]
+        by_user = weight / np.repeat(np.add.reduceat(repeat, starts), lengths_from(starts, len(keys)))
+        for weighting, value in enumerate((by_user, weight)):
+            self.vectors["U"][weighting] += np.bincount(cell, value * ~labelled, minlength=self.n_cells)
+            self.vectors["A"][weighting] += np.bincount(cell, value, minlength=self.n_cells)
+        self.n_unlabelled += int(repeat[~labelled].sum())
+        return keys[labelled]
+
+    def _count_labelled(self, keys: Ints, starts: Ints, fold: Ints) -> Segments:
+        """Add the vectors of labelled rows; returns the rows in order, for the pair sums."""
+        observations, layout = self.observations, self.layout
+        lengths = lengths_from(starts, len(keys))
+        plain = observations.binary and observations.weight is None and observations.count is None
+        n = lengths.astype(np.float64)
+        if observations.count is not None:
+            n = np.add.reduceat(observations.count[layout.rows(keys)].astype(np.float64), starts)
+        cell = np.empty(len(keys), dtype=np.uint16)
+        positive = np.empty(len(keys), dtype=bool) if plain else None
+        weight, outcome = (np.empty(0 if plain else len(keys)) for _ in range(2))
+        first_user = 0
+        while first_user < len(starts):
+            begin = int(starts[first_user])
+            last_user = max(first_user + 1, int(np.searchsorted(starts, begin + CHUNK)))
+            end = int(starts[last_user]) if last_user < len(starts) else len(keys)
+            users = slice(first_user, last_user)
+            key = keys[begin:end]
+            inverse = np.repeat(1 / n[users], lengths[users])
+            in_fold = np.repeat(fold[users], lengths[users])
+            cell[begin:end] = cells = layout.cells(key)
+            if positive is not None:
+                positive[begin:end] = layout.positive(key)
+                self._add_plain(cells, positive[begin:end], np.take(observations.score, layout.rows(key)), inverse, in_fold)
+            else:
+                weight[begin:end], outcome[begin:end] = self._add_weighted(layout.rows(key), cells, inverse, in_fold)
+            user_cell = layout.user_cells(key)
+            new = np.concatenate([[True], user_cell[1:] != user_cell[:-1]])
+            self.cell_users += np.bincount(cells[new], minlength=self.n_cells)
+            first_user = last_user
+        self.n_users += len(starts)
+        self.n_rows += int(n.sum())
+        return Segments(cell, starts, lengths, n, positive, weight, outcome)
+
+    def _add_plain(self, cell: Ints, positive: Mask, score: Array, inverse: Floats, fold: Ints) -> None:
+        """0/1 outcomes of weight one: count (fold, outcome, cell) codes."""
+        n_cells = self.n_cells
+        code = cell + n_cells * positive
+        fold_code = code + fold * (2 * n_cells)
+
+        def by_fold(values: Any) -> Floats:
+            counted = np.bincount(fold_code, values, minlength=FOLDS * 2 * n_cells)
+            return np.asarray(counted.reshape(FOLDS, 2, n_cells), dtype=np.float64)
+
+        squares = np.bincount(code, inverse * inverse, minlength=2 * n_cells).reshape(2, n_cells)
+        for weighting, values, scores in ((0, inverse, score * inverse), (1, None, score)):
+            counted, summed = by_fold(values), by_fold(scores)
+            if weighting == 1:
+                squares = counted.sum(axis=0)
+            ones = counted[:, 1]
+            for name, total in (("W", counted.sum(axis=1)), ("Y", ones), ("X", summed.sum(axis=1)), ("Y2", ones)):
+                self.folds[name][weighting] += total
+            slope = summed[:, 1].sum(axis=0)
+            for name, total in (("XY", slope), ("V0", squares.sum(axis=0)), ("V1", squares[1]), ("V2", squares[1])):
+                self.vectors[name][weighting] += total
+
+    def _add_weighted(self, row: Ints, cell: Ints, inverse: Floats, fold: Ints) -> tuple[Floats, Floats]:
+        """Any outcomes, weights and counts; returns weight and weighted outcome of the rows, repeats included."""
+        observations, n_cells = self.observations, self.n_cells
+        score = np.take(observations.score, row)
+        deviation = np.take(observations.outcome, row).astype(np.float64) - self.centre
+        repeat = 1.0 if observations.count is None else np.take(observations.count, row).astype(np.float64)
+        survey = np.ones(len(row)) if observations.weight is None else np.take(observations.weight, row)
+        weight = survey * repeat
+        fold_cell = fold * n_cells + cell
+        for weighting, factor in ((0, inverse), (1, 1.0)):
+            w = weight * factor
+            wy = w * deviation
+            for name, values in (("W", w), ("Y", wy), ("X", w * score), ("Y2", wy * deviation)):
+                counted = np.bincount(fold_cell, values, minlength=FOLDS * n_cells)
+                self.folds[name][weighting] += counted.reshape(FOLDS, n_cells)
+            w2 = w * survey * factor
+            for name, values in (("XY", wy * score), ("V0", w2), ("V1", w2 * deviation), ("V2", w2 * deviation * deviation)):
+                self.vectors[name][weighting] += np.bincount(cell, values, minlength=n_cells)
+            if observations.count is not None:
+                for name, values in (("ww", w * w), ("wy", w * wy), ("yy", wy * wy)):
+                    self.own[name][weighting] += np.bincount(cell, values, minlength=n_cells)
+        return weight, weight * deviation
 
 
 def _hashes(users: Users, codes: Ints) -> Ints:
@@ -229,118 +308,3 @@ def _starts(layout: _Layout, keys: Ints) -> Ints:
         users = layout.users(keys[max(start - 1, 0) : start + CHUNK])
         starts.append(np.flatnonzero(users[1:] != users[:-1]) + max(start - 1, 0) + 1)
     return np.concatenate(starts)
-
-
-def _count_unlabelled(sums: _Sums, observations: Observations, layout: _Layout, keys: Ints) -> Ints:
-    """Add U and A; returns the keys of the labelled rows."""
-    assert observations.labelled is not None
-    if len(keys) == 0:
-        return keys
-    starts = _starts(layout, keys)
-    lengths = lengths_from(starts, len(keys))
-    row, cell = layout.rows(keys), layout.cells(keys)
-    labelled = observations.labelled[row]
-    repeat = np.ones(len(keys)) if observations.count is None else observations.count[row].astype(np.float64)
-    weight = repeat if observations.weight is None else repeat * observations.weight[row]
-    by_user = weight / np.repeat(np.add.reduceat(repeat, starts), lengths)
-    for weighting, value in enumerate((by_user, weight)):
-        sums.vectors["U"][weighting] += np.bincount(cell, value * ~labelled, minlength=sums.n_cells)
-        sums.vectors["A"][weighting] += np.bincount(cell, value, minlength=sums.n_cells)
-    sums.n_unlabelled += int(repeat[~labelled].sum())
-    return keys[labelled]
-
-
-def _count_labelled(
-    sums: _Sums, observations: Observations, layout: _Layout, keys: Ints, starts: Ints, fold: Ints, centre: float
-) -> Segments:
-    """Add the vectors of labelled rows; returns the rows in order, for the pair sums."""
-    lengths = lengths_from(starts, len(keys))
-    plain = observations.binary and observations.weight is None and observations.count is None
-    n = lengths.astype(np.float64)
-    if observations.count is not None:
-        n = np.add.reduceat(observations.count[layout.rows(keys)].astype(np.float64), starts)
-    cell = np.empty(len(keys), dtype=np.uint16)
-    positive = np.empty(len(keys), dtype=bool) if plain else None
-    weight = None if plain else np.empty(len(keys))
-    outcome = None if plain else np.empty(len(keys))
-    first_user = 0
-    while first_user < len(starts):
-        begin = int(starts[first_user])
-        last_user = max(first_user + 1, int(np.searchsorted(starts, begin + CHUNK)))
-        end = int(starts[last_user]) if last_user < len(starts) else len(keys)
-        users = slice(first_user, last_user)
-        key = keys[begin:end]
-        inverse = np.repeat(1 / n[users], lengths[users])
-        in_fold = np.repeat(fold[users], lengths[users])
-        cells = layout.cells(key)
-        cell[begin:end] = cells
-        score = np.take(observations.score, layout.rows(key))
-        if positive is not None:
-            ones = layout.positive(key)
-            positive[begin:end] = ones
-            _add_plain(sums, cells, ones, score, inverse, in_fold)
-        else:
-            assert weight is not None and outcome is not None
-            weight[begin:end], outcome[begin:end] = _add_weighted(
-                sums, observations, layout.rows(key), cells, score, inverse, in_fold, centre
-            )
-        user_cell = layout.user_cells(key)
-        new = np.concatenate([[True], user_cell[1:] != user_cell[:-1]])
-        sums.cell_users += np.bincount(cells[new], minlength=sums.n_cells)
-        first_user = last_user
-    sums.n_users += len(starts)
-    sums.n_rows += int(n.sum())
-    return Segments(cell, starts, lengths, n, positive, weight, outcome)
-
-
-def _add_plain(sums: _Sums, cell: Ints, positive: Mask, score: Array, inverse: Floats, fold: Ints) -> None:
-    """0/1 outcomes of weight one: count (fold, outcome, cell) codes."""
-    n_cells = sums.n_cells
-    code = cell + n_cells * positive
-    fold_code = code + fold * (2 * n_cells)
-
-    def by_fold(values: Any) -> Floats:
-        counted = np.bincount(fold_code, values, minlength=FOLDS * 2 * n_cells)
-        return np.asarray(counted.reshape(FOLDS, 2, n_cells), dtype=np.float64)
-
-    squares = np.bincount(code, inverse * inverse, minlength=2 * n_cells).reshape(2, n_cells)
-    for weighting, values, scores in ((0, inverse, score * inverse), (1, None, score)):
-        counted, summed = by_fold(values), by_fold(scores)
-        if weighting == 1:
-            squares = counted.sum(axis=0)
-        for name, total in (("W", counted.sum(axis=1)), ("Y", counted[:, 1]), ("X", summed.sum(axis=1)), ("Y2", counted[:, 1])):
-            sums.folds[name][weighting] += total
-        for name, total in (("XY", summed[:, 1].sum(axis=0)), ("V0", squares.sum(axis=0)), ("V1", squares[1]), ("V2", squares[1])):
-            sums.vectors[name][weighting] += total
-
-
-def _add_weighted(
-    sums: _Sums,
-    observations: Observations,
-    row: Ints,
-    cell: Ints,
-    score: Array,
-    inverse: Floats,
-    fold: Ints,
-    centre: float,
-) -> tuple[Floats, Floats]:
-    """Any outcomes, weights and counts; returns weight and weighted outcome of the rows, repeats included."""
-    n_cells = sums.n_cells
-    deviation = np.take(observations.outcome, row).astype(np.float64) - centre
-    repeat = 1.0 if observations.count is None else np.take(observations.count, row).astype(np.float64)
-    survey = np.ones(len(row)) if observations.weight is None else np.take(observations.weight, row)
-    weight = survey * repeat
-    fold_cell = fold * n_cells + cell
-    for weighting, factor in ((0, inverse), (1, 1.0)):
-        w = weight * factor
-        wy = w * deviation
-        for name, values in (("W", w), ("Y", wy), ("X", w * score), ("Y2", wy * deviation)):
-            counted = np.bincount(fold_cell, values, minlength=FOLDS * n_cells)
-            sums.folds[name][weighting] += counted.reshape(FOLDS, n_cells)
-        w2 = w * survey * factor
-        for name, values in (("XY", wy * score), ("V0", w2), ("V1", w2 * deviation), ("V2", w2 * deviation * deviation)):
-            sums.vectors[name][weighting] += np.bincount(cell, values, minlength=n_cells)
-        if observations.count is not None:
-            for name, values in (("ww", w * w), ("wy", w * wy), ("yy", wy * wy)):
-                sums.own[name][weighting] += np.bincount(cell, values, minlength=n_cells)
-    return weight, weight * deviation

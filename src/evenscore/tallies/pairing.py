@@ -103,15 +103,25 @@ def _short_pairs(segments: Segments, chosen: Ints) -> Iterator[tuple[Ints, Ints,
             yield (first + i[:, None]).ravel(), (first + j[:, None]).ravel(), scale
 
 
+def _keys(segments: Segments, left: Ints, right: Ints, n_cells: int) -> Ints:
+    """The pair of cells of each pair of rows."""
+    return segments.cell[left].astype(np.int64) * n_cells + segments.cell[right]
+
+
+def _products(segments: Segments, left: Ints, right: Ints) -> tuple[Floats, Floats, Floats, Floats]:
+    """What each pair of rows adds to ww, wy, yw and yy."""
+    (a, b), (c, d) = segments.values(left), segments.values(right)
+    return a * c, a * d, b * c, b * d
+
+
 def _add_short(squares: Floats, segments: Segments, chosen: Ints, n_cells: int) -> None:
     if segments.plain:
         _add_short_plain(squares, segments, chosen, n_cells)
         return
     flat = squares.reshape(2, 4, -1)
     for left, right, scale in _short_pairs(segments, chosen):
-        key = segments.cell[left].astype(np.int64) * n_cells + segments.cell[right]
-        (a, b), (c, d) = segments.values(left), segments.values(right)
-        for name, term in ((WW, a * c), (WY, a * d), (YW, b * c), (YY, b * d)):
+        key = _keys(segments, left, right, n_cells)
+        for name, term in enumerate(_products(segments, left, right)):
             np.add.at(flat[1, name], key, term)
             np.add.at(flat[0, name], key, term * scale)
     _double_diagonal(squares)
@@ -141,16 +151,12 @@ def _add_short_plain(squares: Floats, segments: Segments, chosen: Ints, n_cells:
             counts[0] += alone
             alone[:] = 0
     for weighting in (0, 1):
-        zero_zero, zero_one, one_zero, one_one = _quadrants(counts[weighting].reshape(width, width), n_cells)
+        (zero_zero, zero_one), (one_zero, one_one) = counts[weighting].reshape(2, n_cells, 2, n_cells).swapaxes(1, 2)
         squares[weighting, YY] += one_one
         squares[weighting, WY] += zero_one + one_one
         squares[weighting, YW] += one_zero + one_one
         squares[weighting, WW] += zero_zero + zero_one + one_zero + one_one
     _double_diagonal(squares)
-
-
-def _quadrants(square: Floats, n: int) -> tuple[Floats, Floats, Floats, Floats]:
-    return square[:n, :n], square[:n, n:], square[n:, :n], square[n:, n:]
 
 
 def _double_diagonal(squares: Floats) -> None:
@@ -206,11 +212,9 @@ def _sparse(segments: Segments, n_cells: int, own: Floats) -> PairSums:
     used = np.flatnonzero(own[1, WW])
     keys, terms = [used * (n_cells + 1)], [own[:, :, used]]
     for left, right, scale in _short_pairs(segments, everyone):
-        cells = segments.cell[left].astype(np.int64), segments.cell[right]
-        keys.append(cells[0] * n_cells + cells[1])
-        (a, b), (c, d) = segments.values(left), segments.values(right)
-        by_row = np.stack([a * c, a * d, b * c, b * d])
-        same = cells[0] == cells[1]
+        keys.append(_keys(segments, left, right, n_cells))
+        by_row = np.stack(_products(segments, left, right))
+        same = segments.cell[left] == segments.cell[right]
         by_row[:, same] += by_row[USER_PAIRS.turned][:, same]
         terms.append(np.stack([by_row * scale, by_row]))
     return PairSums.from_terms(n_cells, True, np.concatenate(keys), np.concatenate(terms, axis=2))
@@ -257,6 +261,5 @@ def _cross_terms(segments: Segments, left: Ints, right: Ints, n_cells: int) -> t
     offset = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     other = np.repeat(segments.starts[right][partner], repeats) + offset
     scale = np.repeat(1 / (segments.n[left] * segments.n[right])[partner], repeats)
-    (a, b), (c, d) = segments.values(one), segments.values(other)
-    by_row = np.stack([a * c, a * d, b * c, b * d])
-    return segments.cell[one].astype(np.int64) * n_cells + segments.cell[other], np.stack([by_row * scale, by_row])
+    by_row = np.stack(_products(segments, one, other))
+    return _keys(segments, one, other, n_cells), np.stack([by_row * scale, by_row])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from evenscore.data.coding import Users
@@ -16,9 +18,9 @@ MAX_CROSS_BYTES = 1 << 30
 FEW_MORE = 1 << 16  # a table over all codes pays while there are not many more codes than users
 
 
-def spanning_users(found: list[Ints], span: int) -> Ints:
+def spanning_users(codes_of_groups: list[Ints], span: int) -> Ints:
     """Codes of users that occur in more than one group."""
-    codes = np.concatenate(found)
+    codes = np.concatenate(codes_of_groups)
     if span <= 8 * len(codes) + FEW_MORE:
         return np.flatnonzero(np.bincount(codes, minlength=span) > 1)
     codes.sort()
@@ -45,14 +47,19 @@ def cross_pairs(
     segments = _segments_of(observations, lattice, rows, starts, centre)
     user, group = np.divmod(owner[starts], n_groups)
     cross: dict[tuple[int, int], PairSums] = {}
-    for (a, b), (left, right) in segment_pairs(user, group).items():
-        cross[a, b] = cross_sums(segments, left, right, lattice.n_cells)
-        if sum(sums.nbytes for sums in cross.values()) > MAX_CROSS_BYTES:
-            raise DataError(
-                f"{len(spanning):,} users occur in several of {n_groups} groups, and the sums that tie the groups together outgrow "
-                f"{MAX_CROSS_BYTES >> 30} GB; use fewer groups or a coarser lattice (cells=128)"
-            )
+    for pair, (left, right) in segment_pairs(user, group).items():
+        cross[pair] = cross_sums(segments, left, right, lattice.n_cells)
+        limit_cross(cross, len(spanning), n_groups)
     return cross
+
+
+def limit_cross(cross: Mapping[tuple[int, int], PairSums], n_spanning: int, n_groups: int) -> None:
+    """Refuse sums between groups that outgrow the memory."""
+    if sum(sums.nbytes for sums in cross.values()) > MAX_CROSS_BYTES:
+        raise DataError(
+            f"{n_spanning:,} users occur in several of {n_groups} groups, and the sums that tie the groups together outgrow "
+            f"{MAX_CROSS_BYTES >> 30} GB; use fewer groups or a coarser lattice (cells=128)"
+        )
 
 
 def _segments_of(observations: Observations, lattice: Lattice, rows: Ints, starts: Ints, centre: float) -> Segments:
@@ -78,6 +85,6 @@ def segment_pairs(user: Ints, group: Ints) -> dict[tuple[int, int], tuple[Ints, 
             pairs.setdefault((int(code) // 256, int(code) % 256), []).append((mine, mine + step))
         step += 1
     return {
-        pair: (np.concatenate([left for left, _ in found]), np.concatenate([right for _, right in found]))
-        for pair, found in sorted(pairs.items())
+        pair: (np.concatenate([left for left, _ in steps]), np.concatenate([right for _, right in steps]))
+        for pair, steps in sorted(pairs.items())
     }

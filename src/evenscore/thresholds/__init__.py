@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
+from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, OptionError, is_finite, require_alpha, require_option, shortened
 from evenscore.estimation.inference import seeded
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.marginal.cut import Cut, cut_words, make_cuts, outcomes_rise
-from evenscore.tallies.tally_state import WEIGHTINGS, Tally, require_groups, require_tally
+from evenscore.tallies.tally_state import WEIGHTINGS, Tally, require_groups
 from evenscore.tallies.view import GroupView
+from evenscore.threads import in_one_thread
 from evenscore.thresholds.solver import Ladder, solve
 from evenscore.thresholds.strictness_curves import Rung, draw_curves, knot_covariance, make_rung, ranks
 from evenscore.thresholds.thresholds_result import STRATEGIES, GroupThreshold, Rates, ThresholdCurve, Thresholds
@@ -33,8 +35,9 @@ class Solution:
     wanted: float
 
 
+@in_one_thread
 def fair_thresholds(
-    tally: Tally,
+    tally: Any,
     *,
     threshold: float | Mapping[Any, float],
     strategy: str = "rate",
@@ -46,6 +49,7 @@ def fair_thresholds(
     kernel: str = "gaussian",
     bandwidth: float | str = "risk",
     seed: int = 0,
+    **columns: Unpack[DataColumns],
 ) -> Thresholds:
     """Thresholds for each group at which the expected outcome is the same.
 
@@ -90,7 +94,7 @@ def fair_thresholds(
     >>> fair.by_group["a"], 0.6 < fair.by_group["b"] < 0.8
     (0.5, True)
     """
-    tally = require_tally(tally, "fair_thresholds")
+    tally = as_tally(tally, columns, call="fair_thresholds", threshold=threshold)
     smoothing = Smoothing(degree, kernel, bandwidth)
     return solve_thresholds(
         tally,

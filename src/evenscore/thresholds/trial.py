@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from evenscore.calibration.matching import match_groups, read_scores
 from evenscore.data.coding import FOLDS, hash_ids
 from evenscore.data.columns import find_column, to_numpy
+from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import (
     DataError,
     OptionError,
@@ -103,7 +104,7 @@ class ThresholdTrial(Table):
 
     def __init__(
         self,
-        tally: Tally,
+        tally: Any,
         *,
         threshold: float | Mapping[Any, float],
         strategy: str = "rate",
@@ -114,8 +115,9 @@ class ThresholdTrial(Table):
         explore: float | None = None,
         alpha: float = 0.05,
         weighting: str = "user",
+        **columns: Unpack[DataColumns],
     ) -> None:
-        tally = require_tally(tally, "ThresholdTrial")
+        tally = as_tally(tally, columns, call="ThresholdTrial", threshold=threshold)
         require_option("strategy", strategy, STRATEGIES)
         require_option("positive", positive, POSITIVE)
         require_option("weighting", weighting, WEIGHTINGS)
