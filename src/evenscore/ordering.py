@@ -170,7 +170,7 @@ def ordering_test(
     if reference is not None:
         fixed = tally.index(reference)
         chosen = [(index, fixed) for index in range(len(grids)) if index != fixed]
-    pairs = [_test_pair(tally, i, j, grids, alpha, tolerance or 0.0, seeded(seed, i, j)) for i, j in chosen]
+    pairs = [_test_pair(tally, (i, j), grids, alpha, tolerance or 0.0, seeded(seed, i, j)) for i, j in chosen]
     adjusted = holm([pair.p_value for pair in pairs])
     judged = tuple(_judge(pair, float(p), alpha, tolerance) for pair, p in zip(pairs, adjusted, strict=True))
     return OrderingTest(judged, alpha, tolerance, weighting, tally.frame_kind)
@@ -207,11 +207,11 @@ def _own_grid(view: GroupView, smoothing: Smoothing) -> _Grid | None:
 
 
 def _test_pair(
-    tally: Tally, i: int, j: int, grids: list[_Grid | None], alpha: float, tolerance: float, rng: np.random.Generator
+    tally: Tally, pair: tuple[int, int], grids: list[_Grid | None], alpha: float, tolerance: float, rng: np.random.Generator
 ) -> OrderingPair:
     """One pair of groups, before adjustment."""
-    a, b = tally.groups[i], tally.groups[j]
-    first, second = grids[i], grids[j]
+    a, b = (tally.groups[index] for index in pair)
+    first, second = (grids[index] for index in pair)
     if first is None or second is None:
         few = label_text(a if first is None else b)
         return OrderingPair(a, b, reason=f"{few} has nowhere {MIN_EFFECTIVE} effective users")

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenscore.engines.data_or_tally import DataColumns, as_tally, given_tally
 from evenscore.errors import DataError, OptionError, require_alpha, require_gap, require_number, require_option
-from evenscore.estimation.comparison import compare_groups
+from evenscore.estimation.comparison import Comparison, compare_groups
 from evenscore.estimation.gaps import Null, comparison_grid, estimate_gap, judgeable
 from evenscore.estimation.inference import seeded
 from evenscore.estimation.pairwise import POWER
@@ -52,11 +52,11 @@ class Plan(Table):
     @property
     def users(self) -> dict[Any, int]:
         """Users of each group: enough for every pair that can be planned."""
-        found: dict[Any, float] = {}
+        needed: dict[Any, float] = {}
         for pair in self.pairs:
             for group, users in ((pair.group_a, pair.users_a), (pair.group_b, pair.users_b)):
-                found[group] = max(found.get(group, 0.0), users)
-        return {group: int(np.ceil(users)) for group, users in found.items() if np.isfinite(users)}
+                needed[group] = max(needed.get(group, 0.0), users)
+        return {group: int(np.ceil(users)) for group, users in needed.items() if np.isfinite(users)}
 
     @property
     def gap(self) -> float:
@@ -170,7 +170,7 @@ def plan(
     level = alpha / len(chosen)
 
     def smallest(a: Any, b: Any, factor: float) -> float:
-        return _smallest_gap(_scaled(tally, factor), a, b, name, weighting, level, power, seed)
+        return _smallest_gap(compare_groups(_scaled(tally, factor), a, b, weighting), name, alpha=level, power=power, seed=seed)
 
     pairs = []
     for a, b in chosen:
@@ -209,9 +209,8 @@ def _scaled(tally: Tally, factor: float) -> Tally:
     return replace(scaled, group_tallies=groups)
 
 
-def _smallest_gap(tally: Tally, a: Any, b: Any, method: str, weighting: str, alpha: float, power: float, seed: int) -> float:
+def _smallest_gap(comparison: Comparison, method: str, *, alpha: float, power: float, seed: int) -> float:
     """The gap that is found with the wanted power; infinite when nothing can be judged."""
-    comparison = compare_groups(tally, a, b, weighting)
     if not (comparison.a.n_rows and comparison.b.n_rows):
         return np.inf
     smoothing = comparison.settle(Smoothing())

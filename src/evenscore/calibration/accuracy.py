@@ -124,8 +124,8 @@ def _log_loss(score: Floats, weight: Floats, outcome: Floats) -> float:
 
 def _auc(score: Floats, weight: Floats, outcome: Floats) -> float:
     """The share of pairs of a positive and a negative outcome that the score orders rightly, ties counting half."""
-    _, place = np.unique(score, return_inverse=True)
-    positive, negative = np.bincount(place, outcome), np.bincount(place, weight - outcome)
+    _, rank = np.unique(score, return_inverse=True)
+    positive, negative = np.bincount(rank, outcome), np.bincount(rank, weight - outcome)
     if positive.sum() <= 0 or negative.sum() <= 0:
         return np.nan
     below = np.cumsum(negative) - negative / 2

@@ -129,7 +129,7 @@ def _best_mixture(view: GroupView, values: dict[str, Floats]) -> Mixture:
 def simplex_minimum(quadratic: Floats, linear: Floats) -> Floats:
     """The w >= 0 with sum 1 that minimises w'Qw - 2 b'w, by trying every support: there are only a few methods."""
     size = len(linear)
-    best, found = np.inf, np.eye(size)[0]
+    best, minimum = np.inf, np.eye(size)[0]
     for count in range(1, size + 1):
         for support in map(list, itertools.combinations(range(size), count)):
             inner = quadratic[np.ix_(support, support)]
@@ -139,9 +139,9 @@ def simplex_minimum(quadratic: Floats, linear: Floats) -> Floats:
                 continue
             value = weights @ inner @ weights - 2 * linear[support] @ weights
             if value < best - 1e-12 * abs(best if np.isfinite(best) else 0.0):
-                best, found = value, np.zeros(size)
-                found[support] = weights / weights.sum()
-    return found
+                best, minimum = value, np.zeros(size)
+                minimum[support] = weights / weights.sum()
+    return minimum
 
 
 def _mix(view: GroupView, mixture: Mixture, fits: dict[str, Fit]) -> Fit:

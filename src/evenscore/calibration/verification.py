@@ -80,7 +80,7 @@ class Verification(Table):
 
     def rows(self) -> list[dict[str, Any]]:
         """Accuracy by group, all groups together last."""
-        return [each.row() for each in self.accuracy]
+        return [group.row() for group in self.accuracy]
 
     def gaps(self) -> list[dict[str, Any]]:
         """One row a pair: root mean squared and largest gap, before and after."""
@@ -207,10 +207,18 @@ def verify(
     repaired = calibrated_tally(tally, calibrator, on_unknown)
     both = (tally, repaired)
     shared: dict[str, Any] = {"tolerance": tolerance, "alpha": alpha, "reference": reference, "weighting": weighting, "seed": seed}
-    before, after = (parity_test(each, method=method, **shared) for each in both)
-    ordering_before, ordering_after = (ordering_test(each, **shared) for each in both)
+    before, after = (parity_test(scored, method=method, **shared) for scored in both)
+    ordering_before, ordering_after = (ordering_test(scored, **shared) for scored in both)
     accuracy = accuracies(tally, calibrator, on_unknown, weighting, alpha)
-    return Verification(before, after, ordering_before, ordering_after, accuracy, words, tally.frame_kind)
+    return Verification(
+        before=before,
+        after=after,
+        ordering_before=ordering_before,
+        ordering_after=ordering_after,
+        accuracy=accuracy,
+        unseen=words,
+        frame_kind=tally.frame_kind,
+    )
 
 
 def _tally(calibrator: Calibrator, data: Any, columns: dict[str, Any], split: str | None, options: dict[str, Any]) -> Tally:
@@ -242,14 +250,14 @@ def require_unseen(calibrator: Calibrator, tally: Tally, key: str | None, vouche
             f"verify on users outside, such as split='{_outside(calibrator.split)}'"
         )
     if calibrator.sketch is not None and key is not None:
-        found = overlap(calibrator.sketch, tally, key)
-        if found.n_shared:
+        sought = overlap(calibrator.sketch, tally, key)
+        if sought.n_shared:
             raise DataError(
-                f"{found.n_shared:,} of {found.n_checked:,} users that could be looked up were fitted on. A repair always looks "
+                f"{sought.n_shared:,} of {sought.n_checked:,} users that could be looked up were fitted on. A repair always looks "
                 "good on them; verify on other users"
             )
-        if found.n_checked >= ENOUGH_CHECKED or len(calibrator.sketch.hashes) < 1024:
-            return f"none of {found.n_checked:,} users that could be looked up was fitted on"
+        if sought.n_checked >= ENOUGH_CHECKED or len(calibrator.sketch.hashes) < 1024:
+            return f"none of {sought.n_checked:,} users that could be looked up was fitted on"
     if vouched:
         return "the caller says that none of these users was fitted on"
     raise DataError(

@@ -107,10 +107,10 @@ def empirical_p(draws: Floats, statistic: float, tail: Callable[[float], float])
 def empirical_p_values(draws: Floats, statistics: Floats, tail: Callable[[float], float]) -> Floats:
     """The values of ``empirical_p`` for many statistics of one distribution."""
     beyond = len(draws) - np.searchsorted(np.sort(draws), statistics)
-    found = (beyond + 1) / (len(draws) + 1)
-    for place in np.flatnonzero(beyond < RESOLVED):
-        found[place] = max(min(found[place], float(tail(float(statistics[place])))), SMALLEST)
-    return found
+    p_values = (beyond + 1) / (len(draws) + 1)
+    for number in np.flatnonzero(beyond < RESOLVED):
+        p_values[number] = max(min(p_values[number], float(tail(float(statistics[number])))), SMALLEST)
+    return p_values
 
 
 def sup_tail(z: float, corr: Floats) -> float:

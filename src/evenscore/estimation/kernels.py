@@ -206,13 +206,13 @@ def _first_row(m: list[Floats], degree: int) -> tuple[list[Floats], Floats, Floa
 
 def _coefficients(inverse: Floats, k: Floats, u: Floats, degree: int) -> Floats:
     """inverse_j @ B_jc K_jc, (n_points, rows of inverse, n_cells)."""
-    found = np.empty((len(u), inverse.shape[1], u.shape[1]))
+    coefficients = np.empty((len(u), inverse.shape[1], u.shape[1]))
     for row in range(inverse.shape[1]):
         polynomial = np.broadcast_to(inverse[:, row, degree][:, None], u.shape)
         for power in range(degree - 1, -1, -1):
             polynomial = polynomial * u + inverse[:, row, power][:, None]
-        found[:, row] = polynomial * k
-    return found
+        coefficients[:, row] = polynomial * k
+    return coefficients
 
 
 def _inverse(design: Floats) -> tuple[Floats, Mask]:

@@ -76,9 +76,10 @@ def make_cut(tally: Tally, threshold: Any, positive: str) -> Cut:
         )
     if not lattice.discrete:
         return Cut(lattice, value, positive, first, float(lattice.to_axis(np.array([value]))[0]), value)
-    place = _marginal_value(tally, first, positive)
+    cell = _marginal_value(tally, first, positive)
     assert lattice.values is not None
-    return Cut(lattice, value, positive, first, float(lattice.positions(lattice.values)[place]), float(lattice.values[place]))
+    position = float(lattice.positions(lattice.values)[cell])
+    return Cut(lattice, value, positive, first, position, float(lattice.values[cell]))
 
 
 def make_cuts(tally: Tally, threshold: Any, positive: str) -> list[Cut]:
@@ -117,8 +118,8 @@ def _require_inside(tally: Tally, value: float, positive: str) -> None:
 
 
 def _neighbours(lattice: Lattice, value: float) -> str:
-    place = int(np.searchsorted(lattice.edges, value))
-    near = [f"{lattice.edges[i]:.6g}" for i in (place - 1, place) if 0 <= i < len(lattice.edges)]
+    above = int(np.searchsorted(lattice.edges, value))
+    near = [f"{lattice.edges[i]:.6g}" for i in (above - 1, above) if 0 <= i < len(lattice.edges)]
     return " and ".join(near) if len(near) == 2 else f"its end and {near[0]}" if near else "its ends"
 
 

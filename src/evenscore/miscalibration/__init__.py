@@ -236,9 +236,9 @@ def _flag(view: GroupView, size: Size, value: float, definition: Method) -> str:
 def _difference(a: ErrorEstimate, b: ErrorEstimate, of_a: Size, of_b: Size, correlation: float) -> ErrorDifference:
     """Limits of a difference from the limits of both (MOVER; Zou and Donner 2008), which may be uneven around their estimates."""
 
-    def reach(one: float, other: float) -> float:
-        one, other = max(one, 0.0), max(other, 0.0)
-        return math.sqrt(max(one**2 + other**2 - 2 * correlation * one * other, 0.0))
+    def reach(from_a: float, from_b: float) -> float:
+        from_a, from_b = max(from_a, 0.0), max(from_b, 0.0)
+        return math.sqrt(max(from_a**2 + from_b**2 - 2 * correlation * from_a * from_b, 0.0))
 
     centre = of_a.debiased - of_b.debiased
     low = centre - reach(of_a.debiased - of_a.low, of_b.high - of_b.debiased)

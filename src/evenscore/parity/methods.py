@@ -158,15 +158,15 @@ def draw_statistics(evidence: Evidence, rng: np.random.Generator, draws: int) ->
 def p_value(evidence: Evidence, statistics: Floats) -> PValue:
     """The p-value of the observed statistics among draws of them, (draws, n_components)."""
     observed = evidence.statistics(evidence.z)
-    found = [
-        empirical_p(statistics[:, place], float(observed[place]), component.tail)
-        for place, component in enumerate(evidence.components)
+    p_values = [
+        empirical_p(statistics[:, number], float(observed[number]), component.tail)
+        for number, component in enumerate(evidence.components)
     ]
-    if len(found) == 1:
-        return found[0]
+    if len(p_values) == 1:
+        return p_values[0]
     # Among several, the smallest p-value over its share is compared with the same of the draws; where these are too few to tell,
     # Bonferroni with those shares is safe.
-    smallest = min(p.value / component.share for p, component in zip(found, evidence.components, strict=True))
+    smallest = min(p.value / component.share for p, component in zip(p_values, evidence.components, strict=True))
     minima = evidence.minima(statistics)
     beyond = int((minima <= smallest).sum())
     if beyond >= RESOLVED:
@@ -182,17 +182,17 @@ def _normal_quantile(p: Floats) -> Floats:
 
 def family(methods: Sequence[str], evidence: Evidence, statistics: Floats, z: Floats) -> dict[str, float]:
     """The p-value of each method from one set of draws; z: (n_points,) is the gap in standard errors."""
-    found = {}
+    p_values = {}
     for method in methods:
         if method in CORRECTIONS:
-            found[method] = float(correct_points(method, z).min())
+            p_values[method] = float(correct_points(method, z).min())
             continue
         shares = COMPONENTS[method]
-        chosen = [place for place, component in enumerate(evidence.components) if component.name in shares]
-        kept = (evidence.components[place] for place in chosen)
+        chosen = [number for number, component in enumerate(evidence.components) if component.name in shares]
+        kept = (evidence.components[number] for number in chosen)
         components = replace(evidence, components=tuple(replace(component, share=shares[component.name]) for component in kept))
-        found[method] = p_value(components, statistics[:, chosen]).value
-    return found
+        p_values[method] = p_value(components, statistics[:, chosen]).value
+    return p_values
 
 
 def correct_points(method: str, z: Floats) -> Floats:

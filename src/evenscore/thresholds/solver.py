@@ -43,21 +43,21 @@ class Ladder:
 
         value: (k,) outcomes at the knots, never falling; v: (n,). Beyond what is seen: the end of it.
         """
-        place = np.searchsorted(value, v, side="right" if last else "left")
+        knot = np.searchsorted(value, v, side="right" if last else "left")
         if self.steps:
-            return place.astype(np.float64)
+            return knot.astype(np.float64)
         top = len(value) - 1
         if not last:  # above all outcomes the nearest is the highest one, from where it is first reached
-            place = np.where(place > top, np.searchsorted(value, value[-1], side="left"), place)
+            knot = np.where(knot > top, np.searchsorted(value, value[-1], side="left"), knot)
             v = np.minimum(v, value[-1])
-        right = np.minimum(np.maximum(place, 1), top) if top else np.zeros_like(place)
+        right = np.minimum(np.maximum(knot, 1), top) if top else np.zeros_like(knot)
         left = np.maximum(right - 1, 0)
         below = value[left]
         rise = value[right] - below
-        part = np.divide(v - below, rise, out=np.ones_like(v), where=rise > 0)
+        share = np.divide(v - below, rise, out=np.ones_like(v), where=rise > 0)
         start = self.knot[left]
-        found = start + np.minimum(np.maximum(part, 0), 1) * (self.knot[right] - start)
-        return np.where(place == 0, self.knot[0], np.where(place > top, self.knot[-1], found))
+        cut = start + np.minimum(np.maximum(share, 0), 1) * (self.knot[right] - start)
+        return np.where(knot == 0, self.knot[0], np.where(knot > top, self.knot[-1], cut))
 
     def outcome(self, value: Floats, cut: float) -> float:
         """The outcome at a cut; for steps that of the marginal value."""
@@ -114,29 +114,29 @@ def same_rate(ladders: Sequence[Ladder], values: Sequence[Floats], *, fine: bool
         nearest = int(np.argmin(np.abs(rates(cuts_at(outcomes)) - wanted)))
         return cuts_at(outcomes)[:, nearest], float(min(outcomes[nearest], outcomes[-2]))
     after = rates(cuts_at(outcomes, last=True))
-    place = min(int(np.searchsorted(-after, -wanted)), len(outcomes) - 1)
-    first, last = cuts_at(outcomes[[place]]), cuts_at(outcomes[[place]], last=True)
-    if rates(first)[0] >= wanted or place == 0:
+    number = min(int(np.searchsorted(-after, -wanted)), len(outcomes) - 1)
+    first, last = cuts_at(outcomes[[number]]), cuts_at(outcomes[[number]], last=True)
+    if rates(first)[0] >= wanted or number == 0:
         moved = first + FINE * (last - first)
-        return _between(moved, rates(moved), wanted), float(outcomes[place])
-    low, high = float(outcomes[place - 1]), float(outcomes[place])
+        return _between(moved, rates(moved), wanted), float(outcomes[number])
+    low, high = float(outcomes[number - 1]), float(outcomes[number])
     for _ in range(REFINEMENTS):
         v = low + FINE * (high - low)
         cuts = cuts_at(v)
         cuts[:, 0] = cuts_at(v[:1], last=True)[:, 0]
-        found = rates(cuts)
-        step = int(np.clip(np.searchsorted(-found, -wanted), 1, len(v) - 1))
+        reached = rates(cuts)
+        step = int(np.clip(np.searchsorted(-reached, -wanted), 1, len(v) - 1))
         low, high = float(v[step - 1]), float(v[step])
-    part = _part(found[step - 1], found[step], wanted)
-    return cuts[:, step - 1] + part * (cuts[:, step] - cuts[:, step - 1]), low + part * (high - low)
+    way = _share(reached[step - 1], reached[step], wanted)
+    return cuts[:, step - 1] + way * (cuts[:, step] - cuts[:, step - 1]), low + way * (high - low)
 
 
 def _between(cuts: Floats, rates: Floats, wanted: float) -> Floats:
     """Where along a path of cuts, (n_groups, n), the falling rates reach the wanted one."""
     step = min(max(int(np.searchsorted(-rates, -wanted)), 1), len(rates) - 1)
-    part = _part(float(rates[step - 1]), float(rates[step]), wanted)
-    return cuts[:, step - 1] + part * (cuts[:, step] - cuts[:, step - 1])
+    share = _share(float(rates[step - 1]), float(rates[step]), wanted)
+    return cuts[:, step - 1] + share * (cuts[:, step] - cuts[:, step - 1])
 
 
-def _part(before: float, after: float, wanted: float) -> float:
+def _share(before: float, after: float, wanted: float) -> float:
     return min(max((before - wanted) / (before - after), 0.0), 1.0) if before > after else 0.0
