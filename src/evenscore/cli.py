@@ -25,7 +25,7 @@ from evenscore.commands import BAD, CRASH, INTERRUPTED, UNREAD
 from evenscore.commands.apply_command import apply
 from evenscore.commands.audit_command import audit
 from evenscore.commands.calibrate_command import calibrate
-from evenscore.commands.common import in_options
+from evenscore.commands.common import use_option_names
 from evenscore.commands.compare_command import compare
 from evenscore.commands.init_command import init
 from evenscore.commands.merge_command import merge
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without emoji is no reason to fail
     interrupts: list[int] = []
-    with noticed(interrupts):
+    with record_interrupts(interrupts):
         try:
             code = _run(words, interrupts)
             sys.stdout.flush()
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         except (Exception, KeyboardInterrupt) as error:
             # A library that is interrupted may raise anything.
             by_hand = interrupts or isinstance(error, KeyboardInterrupt | click.Abort)
-            code = INTERRUPTED if by_hand else _failed(error, "--debug" in words)
+            code = INTERRUPTED if by_hand else _report_failure(error, "--debug" in words)
     if code == INTERRUPTED:
         _end_line("interrupted\n")
         if interrupts:
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 @contextlib.contextmanager
-def noticed(interrupts: list[int]) -> Iterator[None]:
+def record_interrupts(interrupts: list[int]) -> Iterator[None]:
     """Keep a record of Ctrl-C, which then does what it always does."""
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -117,13 +117,13 @@ def _run(words: list[str], interrupts: list[int]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _failed(error: BaseException, debug: bool) -> int:
+def _report_failure(error: BaseException, debug: bool) -> int:
     from evenscore.errors import EvenscoreError, shortened
 
     if debug:
         traceback.print_exc()
     if isinstance(error, EvenscoreError):
-        _end_line(f"Error: {in_options(str(error))}\n")
+        _end_line(f"Error: {use_option_names(str(error))}\n")
         return BAD
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         _end_line(f"Error: {shortened(error.filename)} cannot be the name of a file: it is too long\n")

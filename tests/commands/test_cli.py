@@ -15,7 +15,7 @@ import pytest
 from processes import COLUMNS, FULL, make_frame, parity, read_until, run
 
 import evenscore as es
-from evenscore.cli import noticed
+from evenscore.cli import record_interrupts
 from evenscore.commands.audit_command import METHODS
 from evenscore.parity import methods
 
@@ -153,7 +153,7 @@ class Broken:
 def test_an_interrupt_that_python_cannot_raise_is_remembered_without_a_traceback(monkeypatch):
     said, interrupts = [], []
     monkeypatch.setattr(sys, "unraisablehook", said.append)
-    with noticed(interrupts):
+    with record_interrupts(interrupts):
         Deaf()
         assert interrupts == [signal.SIGINT] and said == []
         Broken()

@@ -87,7 +87,7 @@ def audit(context: click.Context, /, data: tuple[str, ...], quiet: bool, **optio
         _require_place(path)
     found = _audit(context, data, options, quiet)
     stop_if_interrupted(context)
-    texts = _written(found, outputs, quiet)
+    texts = _render_outputs(found, outputs, quiet)
     stop_if_interrupted(context)
     show("", quiet)
     for path, text in texts:
@@ -106,7 +106,7 @@ def _audit(context: click.Context, data: tuple[str, ...], options: dict[str, Any
     from evenscore.engines.data_or_tally import UNSAID
     from evenscore.tallies.archive import is_tally_file
 
-    attributes = [_parts(each) for each in options.pop("attributes")]
+    attributes = [_split_attribute(each) for each in options.pop("attributes")]
     scores, groups, user = (options.pop(name) for name in ("scores", "groups", "user"))
     independent = options.pop("independent")
     if all(is_tally_file(Path(path)) for path in data):
@@ -131,13 +131,13 @@ def _audit(context: click.Context, data: tuple[str, ...], options: dict[str, Any
     return run_audit(list(data), say=say, **(options | columns))
 
 
-def _parts(attribute: Any) -> Any:
+def _split_attribute(attribute: Any) -> Any:
     """An attribute as it is given: text with commas, or a list from the settings."""
     parts = attribute.split(",") if isinstance(attribute, str) else list(attribute)
     return parts[0] if len(parts) == 1 else parts
 
 
-def _written(found: Audit, outputs: dict[str, str | None], quiet: bool) -> list[tuple[str, str]]:
+def _render_outputs(found: Audit, outputs: dict[str, str | None], quiet: bool) -> list[tuple[str, str]]:
     """Everything that was asked for as text, before any of it is written."""
     show("writing", quiet)
     makers = {"report": found.to_html, "json_path": found.to_json, "junit": found.to_junit}

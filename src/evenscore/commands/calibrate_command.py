@@ -11,8 +11,8 @@ from evenscore.commands.common import (
     choice,
     data_argument,
     data_options,
-    group_named,
-    noted_warnings,
+    find_group,
+    note_warnings,
     output_options,
     read_tally,
     show,
@@ -55,7 +55,7 @@ def calibrate(context: click.Context, /, data: tuple[str, ...], json_path: str |
         calibrate_pairs(context, data, options, json_path, quiet)
         return
     notes: list[str] = []
-    with noted_warnings(notes):
+    with note_warnings(notes):
         tally = read_tally(context, data, options, notes, quiet)
         stop_if_interrupted(context)
         show("fitting", quiet)
@@ -66,10 +66,10 @@ def calibrate(context: click.Context, /, data: tuple[str, ...], json_path: str |
             method=options["method"],
             weighting=options["weighting"],
             monotone=options["monotone"],
-            reference=group_named(tally, "--reference", options["reference"]),
+            reference=find_group(tally, "--reference", options["reference"]),
         )
         calibrator.save(Path(options["out"]))
-        verification = _verified(context, data, options, calibrator, quiet)
+        verification = _verify(context, data, options, calibrator, quiet)
         show("", quiet)
     if verification is None:
         notes.append("not verified: fitted on all users; --split 1/2 with the data keeps half of them to verify on")
@@ -83,7 +83,7 @@ def calibrate(context: click.Context, /, data: tuple[str, ...], json_path: str |
         click.echo(f"\n  written to {options['out']}")
 
 
-def _verified(context: click.Context, data: tuple[str, ...], options: dict[str, Any], calibrator: Any, quiet: bool) -> Any:
+def _verify(context: click.Context, data: tuple[str, ...], options: dict[str, Any], calibrator: Any, quiet: bool) -> Any:
     """The verification on the users that were left out, if asked for or possible."""
     if options["verify"] is False or (options["verify"] is None and not options["split"]):
         return None

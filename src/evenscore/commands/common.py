@@ -152,7 +152,7 @@ def _column_lines(data: tuple[str, ...], limit: int = 60) -> list[str]:
     return lines if len(types) <= limit else [*lines, f"  ... and {len(types) - limit:,} more"]
 
 
-def group_named(tally: Tally, option: str, text: str | None) -> Any:
+def find_group(tally: Tally, option: str, text: str | None) -> Any:
     """The group that an option names: labels need not be text."""
     if text is None:
         return None
@@ -191,17 +191,17 @@ def stop_if_interrupted(context: click.Context) -> None:
 
 
 @contextlib.contextmanager
-def noted_warnings(notes: list[str]) -> Iterator[None]:
+def note_warnings(notes: list[str]) -> Iterator[None]:
     """What evenscore warns of becomes notes, in the words of the command line."""
     from evenscore.errors import EvenscoreWarning
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    notes += dict.fromkeys(in_options(str(w.message)) for w in caught if issubclass(w.category, EvenscoreWarning))
+    notes += dict.fromkeys(use_option_names(str(w.message)) for w in caught if issubclass(w.category, EvenscoreWarning))
 
 
-def in_options(message: str) -> str:
+def use_option_names(message: str) -> str:
     """Advice such as nulls='drop' in the words of the command line."""
     message = re.sub(
         r"(?<![\w'\"])(nulls|scale|cells|alpha|tolerance|weighting|method|gate|reference|decide|threshold|positive)='?([\w.+-]+)'?",

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from evenscore.commands.common import noted_warnings, output_options, show, stop_if_interrupted
-from evenscore.commands.tally_command import BY_USER, saved, tell
+from evenscore.commands.common import note_warnings, output_options, show, stop_if_interrupted
+from evenscore.commands.tally_command import BY_USER, save_tally, tell_result
 
 
 @click.command(short_help="Add up tallies of shards, or user-level files of days.")
@@ -42,7 +42,7 @@ def merge(context: click.Context, /, files: tuple[str, ...], json_path: str | No
     if options["by_user"] and (options["min_users"] or not all(user_level)):
         raise OptionError("--by-user merges user-level files into one, which is neither a tally nor released")
     notes: list[str] = []
-    with noted_warnings(notes):
+    with note_warnings(notes):
         limit = parse_memory_limit(options["memory_limit"])
         if options["by_user"]:
             merge_by_user(paths, limit, output)
@@ -51,9 +51,9 @@ def merge(context: click.Context, /, files: tuple[str, ...], json_path: str | No
             return 0
         made = merge_by_user(paths, limit) if all(user_level) else _add_up(paths, quiet)
         stop_if_interrupted(context)
-        made = saved(made, output, options["min_users"])
+        made = save_tally(made, output, options["min_users"])
         show("", quiet)
-    tell(made, output, notes, json_path, quiet)
+    tell_result(made, output, notes, json_path, quiet)
     return 0
 
 

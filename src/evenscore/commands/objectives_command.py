@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from evenscore.commands import DISPARITY
-from evenscore.commands.common import join_options, noted_warnings, require_columns, show, stop_if_interrupted, write_json
+from evenscore.commands.common import join_options, note_warnings, require_columns, show, stop_if_interrupted, write_json
 
 # The pairs of a score and its outcome.
 pair_option = click.option(
@@ -34,7 +34,7 @@ def audit_pairs(context: click.Context, data: tuple[str, ...], options: dict[str
     """Audit each pair and their blend; returns the exit code."""
     columns = _columns(context, data, options)
     notes: list[str] = []
-    with noted_warnings(notes):
+    with note_warnings(notes):
         show("reading", quiet)
         from evenscore.multiobjective.auditing import audit_objectives
         from evenscore.multiobjective.calibrator import JointCalibrator
@@ -70,7 +70,7 @@ def calibrate_pairs(
     _refuse_single(context)
     columns = _columns(context, data, options)
     notes: list[str] = []
-    with noted_warnings(notes):
+    with note_warnings(notes):
         show("fitting", quiet)
         from evenscore.multiobjective import calibrate_jointly
 

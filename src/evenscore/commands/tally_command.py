@@ -11,7 +11,7 @@ from evenscore.commands.common import (
     data_argument,
     data_options,
     make_spec,
-    noted_warnings,
+    note_warnings,
     output_options,
     read_tally,
     require_columns,
@@ -65,14 +65,14 @@ def tally(context: click.Context, /, data: tuple[str, ...], json_path: str | Non
     if options["output"] is None:
         raise click.UsageError("missing: --output, where the tally goes", context)
     output = Path(options["output"])
-    with noted_warnings(notes):
+    with note_warnings(notes):
         if options["by_user"]:
             return _write_by_user(context, data, options, output, notes, json_path, quiet)
         made = read_tally(context, data, options, notes, quiet)
         stop_if_interrupted(context)
-        made = saved(made, output, options["min_users"])
+        made = save_tally(made, output, options["min_users"])
         show("", quiet)
-    tell(made, output, notes, json_path, quiet)
+    tell_result(made, output, notes, json_path, quiet)
     return 0
 
 
@@ -138,7 +138,7 @@ def _write_by_user(
     return 0
 
 
-def saved(made: Any, output: Path, min_users: int | None) -> Any:
+def save_tally(made: Any, output: Path, min_users: int | None) -> Any:
     """The tally as it was written, thinned if asked."""
     if min_users is not None:
         made = made.release(min_users=min_users)
@@ -146,7 +146,7 @@ def saved(made: Any, output: Path, min_users: int | None) -> Any:
     return made
 
 
-def tell(made: Any, output: Path, notes: list[str], json_path: str | None, quiet: bool) -> None:
+def tell_result(made: Any, output: Path, notes: list[str], json_path: str | None, quiet: bool) -> None:
     """Say what was made, as text or JSON."""
     if json_path is not None:
         write_json(json_path, {"output": str(output), "tally": made.to_dict(), "notes": notes})

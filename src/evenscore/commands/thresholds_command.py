@@ -11,7 +11,7 @@ from evenscore.commands.common import (
     choice,
     data_argument,
     data_options,
-    noted_warnings,
+    note_warnings,
     output_options,
     read_tally,
     show,
@@ -50,7 +50,7 @@ def thresholds(
     if (options["strategy"] == "target") != (options["target"] is not None):
         raise click.UsageError("--strategy target and --target belong together", context)
     notes: list[str] = []
-    with noted_warnings(notes):
+    with note_warnings(notes):
         tally = read_tally(context, data, options, notes, quiet, cuts=(options["threshold"],))
         stop_if_interrupted(context)
         show("testing", quiet)
