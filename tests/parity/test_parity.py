@@ -245,7 +245,7 @@ def test_independent_rows_are_not_called_users():
 
 
 def test_a_frame_is_not_a_tally():
-    with pytest.raises(es.DataError, match=r"es\.parity_test\(es\.tally\(data, score="):
+    with pytest.raises(es.OptionError, match=r"name them, or give a tally: es\.parity_test\(es\.tally\(data, "):
         es.parity_test(simple())
 
 

@@ -28,6 +28,7 @@ from evenscore.tallies.blocks import BLOCKS, REQUIRED, Block
 from evenscore.tallies.lattice import MAX_CELLS, Lattice
 from evenscore.tallies.moments import Sums
 from evenscore.tallies.pairs import PairSums
+from evenscore.tallies.reshaping import drop_blocks
 from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally
 from evenscore.types import Array
 
@@ -275,7 +276,7 @@ def _rebuild(header: Any, arrays: _Arrays) -> Tally:
         **plain | {"split": None if header.split is None else str(Split.parse(header.split))},
     )
     arrays.require_all_taken(unknown)
-    return tally.without_blocks(unknown, "this evenscore does not know it, a newer one does")
+    return drop_blocks(tally, unknown, "this evenscore does not know it, a newer one does")
 
 
 def _sorted_blocks(entries: list[_BlockEntry]) -> tuple[dict[str, _BlockEntry], list[str]]:

@@ -15,6 +15,7 @@ from evenscore.tallies.blocks import BLOCKS, REQUIRED
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.moments import Sums
 from evenscore.tallies.pairs import PairSums
+from evenscore.tallies.reshaping import drop_blocks, remap
 from evenscore.tallies.tally_state import GroupTally, Tally
 from evenscore.types import Floats, Ints
 
@@ -26,7 +27,7 @@ def release(tally: Tally, min_users: int) -> Tally:
     """See ``Tally.release``."""
     _require_releasable(tally, min_users)
     unknown = set(tally.block_names) - set(REQUIRED)
-    tally = tally.without_blocks(unknown, "it is not known how many users are behind its sums")
+    tally = drop_blocks(tally, unknown, "it is not known how many users are behind its sums")
     cross = {pair: sums for pair, sums in tally.cross.items() if _shared_users(sums) >= min_users}
     tally = replace(tally, cross_blocks={"pairs": cross})
     return _coarsened(tally, _starts(tally, min_users), min_users)
@@ -117,7 +118,7 @@ def _new_cells(starts: Ints, n_cells: int) -> Ints:
 
 def _coarsened(tally: Tally, starts: Ints, min_users: int) -> Tally:
     cells = _new_cells(starts, tally.lattice.n_cells)
-    coarse = tally.remapped(_coarse_lattice(tally.lattice, starts), [cells] * len(tally.groups))
+    coarse = remap(tally, _coarse_lattice(tally.lattice, starts), [cells] * len(tally.groups))
     groups = zip(tally.group_tallies, coarse.group_tallies, strict=True)
     return replace(
         coarse,

@@ -5,7 +5,7 @@ Tallies of shards that do not split a user add up to the tally of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -236,38 +236,6 @@ class Tally(Table):
         if sums is None:
             return None
         return (sums if i < j else sums.transposed()).matrices(weighting, cells)
-
-    def changed(self, change: Callable[[Sums], Sums]) -> Tally:
-        """The same with every block changed."""
-        groups = tuple(group.changed(change) for group in self.group_tallies)
-        cross = {name: {pair: change(sums) for pair, sums in named.items()} for name, named in self.cross_blocks.items()}
-        return replace(self, group_tallies=groups, cross_blocks=cast(Mapping[str, Cross], cross))
-
-    def recentred(self, centre: float) -> Tally:
-        """The same with outcomes as deviations from ``centre``."""
-        shift = self.centre - centre
-        return replace(self.changed(lambda sums: sums.recentred(shift)), centre=centre)
-
-    def remapped(self, lattice: Lattice, cells: Sequence[Ints]) -> Tally:
-        """The same on another lattice, where old cell c of group g is ``cells[g][c]``."""
-        n_cells = lattice.n_cells
-        groups = tuple(group.remapped(own, n_cells) for group, own in zip(self.group_tallies, cells, strict=True))
-        cross = {
-            name: {(a, b): sums.remapped(cells[a], n_cells, cells[b]) for (a, b), sums in named.items()}
-            for name, named in self.cross_blocks.items()
-        }
-        return replace(self, lattice=lattice, group_tallies=groups, cross_blocks=cross)
-
-    def without_blocks(self, names: Iterable[str], reason: str) -> Tally:
-        """The same without some optional blocks, and with the reason."""
-        gone = set(names)
-        groups = tuple(
-            replace(group, blocks={name: sums for name, sums in group.blocks.items() if name not in gone})
-            for group in self.group_tallies
-        )
-        cross = {name: named for name, named in self.cross_blocks.items() if name not in gone}
-        left_out = {**self.left_out, **dict.fromkeys(sorted(gone), reason)}
-        return replace(self, group_tallies=groups, cross_blocks=cross, left_out=left_out)
 
     def __add__(self, other: Tally) -> Tally:
         if not isinstance(other, Tally):
