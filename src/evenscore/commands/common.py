@@ -138,7 +138,7 @@ def require_columns(context: click.Context, data: tuple[str, ...], options: dict
     if no_user:
         lines.append(
             "missing: --user, the column that says whose row it is. Rows of one user are not independent, and a test that takes\n"
-            "them so cries wolf. If every row is a different person, say so with --independent."
+            "them so gives false alarms. If every row is a different person, say so with --independent."
         )
     raise click.UsageError("\n".join([*lines, f"the columns of {' '.join(data)}:", *_column_lines(data)]), context)
 
