@@ -122,7 +122,7 @@ def plan(
     Parameters
     ----------
     tally
-        What ``es.tally`` made, if there are data already.
+        What ``es.tally`` made, or data with their columns, if there are any already (then ``score`` names the column).
     gap
         The gap to show: gives the users needed, in the proportions of the groups. Without it, the smallest gap is given.
     users
