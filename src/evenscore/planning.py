@@ -122,7 +122,9 @@ def plan(
     Parameters
     ----------
     tally
-        What ``es.tally`` made, or data with their columns, if there are any already (then ``score`` names the column).
+        What ``es.tally`` made, or data, if there are any already.
+    columns
+        With data: ``outcome=``, ``group=``, ``user=`` and what else ``es.tally`` takes; ``score`` then names the column.
     gap
         The gap to show: gives the users needed, in the proportions of the groups. Without it, the smallest gap is given.
     users

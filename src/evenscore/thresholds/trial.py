@@ -78,7 +78,10 @@ class ThresholdTrial(Table):
     Parameters
     ----------
     tally
-        The data collected under ``threshold``, with cell edges at it; outcomes may be known for positive decisions only.
+        The tally of the data collected under ``threshold``, with cell edges at it, or the data; outcomes may be known for positive
+        decisions only.
+    columns
+        With data: ``score=``, ``outcome=``, ``group=``, ``user=`` and what else ``es.tally`` takes.
     threshold, strategy, target, positive, weighting, alpha
         As for ``es.fair_thresholds``; a dict of thresholds by group is possible.
     max_step
