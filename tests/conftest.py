@@ -46,6 +46,9 @@ def spark():
         "spark.driver.host": "127.0.0.1",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
+        # Compiling plans takes longer than running them on a few thousand rows.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     builder = SparkSession.builder.master("local[2]").appName("evenscore tests")
     for name, value in options.items():
