@@ -246,7 +246,7 @@ def test_independent_rows_are_not_called_users():
 
 
 def test_a_frame_is_not_a_tally():
-    with pytest.raises(es.OptionError, match=r"name them, or give a tally: es\.parity_test\(es\.tally\(data, "):
+    with pytest.raises(es.OptionError, match=r"name them, or give a tally: es\.parity_test\(es\.tally\(data, score="):
         es.parity_test(simple())
 
 

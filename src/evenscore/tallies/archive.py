@@ -165,7 +165,7 @@ def load_tally(path: Path) -> Tally:
         raise FileError(f"{path} is damaged or cut off: its checksum does not match")
     _, version, header_length = PREFIX.unpack_from(content)
     if not 1 <= version <= VERSION:
-        raise FileError(f"{path} has format version {version}, this evenscore reads version {VERSION}; update evenscore")
+        raise FileError(f"{path} has format version {version}, this evenscore reads versions up to {VERSION}; update evenscore")
     payload = memoryview(content)[PREFIX.size : -DIGEST]
     try:
         header = _read_header(payload[:header_length], version)

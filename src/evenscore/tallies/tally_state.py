@@ -306,16 +306,6 @@ class Tally(Table):
         return notes
 
 
-def require_tally(value: object, call: str) -> Tally:
-    """A Tally, or an error that shows how to make one."""
-    if isinstance(value, Tally):
-        return value
-    raise DataError(
-        f"es.{call} takes a tally, not a {type(value).__name__}; make one first: "
-        f"es.{call}(es.tally(data, score=..., outcome=..., group=..., user=...))"
-    )
-
-
 def require_groups(tally: Tally) -> None:
     """Enough groups to compare."""
     if len(tally.groups) < 2:

@@ -33,7 +33,7 @@ from evenscore.marginal import marginal_test
 from evenscore.marginal.cut import POSITIVE
 from evenscore.saving import as_path
 from evenscore.tables import Table, json_ready, label_text, number_text, p_text
-from evenscore.tallies.tally_state import WEIGHTINGS, Tally, require_tally
+from evenscore.tallies.tally_state import WEIGHTINGS, Tally
 from evenscore.thresholds import solve_thresholds
 from evenscore.thresholds.record import Round, Settings, Step, load_trial, save_trial
 from evenscore.thresholds.thresholds_result import STRATEGIES, GroupThreshold
@@ -208,9 +208,10 @@ class ThresholdTrial(Table):
             limits = np.where(self.exposed(users) & np.isfinite(lowered), lowered, limits)
         return array >= limits if self._settings.positive == "above" else array < limits
 
-    def update(self, tally: Tally) -> ThresholdTrial:
-        """Take the data collected under the proposed thresholds; gives the trial itself."""
-        self._record(require_tally(tally, "ThresholdTrial.update"), self.propose().by_group)
+    def update(self, tally: Any, **columns: Unpack[DataColumns]) -> ThresholdTrial:
+        """Take the data collected under the proposed thresholds, or their tally; gives the trial itself."""
+        now = self.propose().by_group
+        self._record(as_tally(tally, columns, call="ThresholdTrial.update", threshold=now), now)
         return self
 
     def _record(self, tally: Tally, now: dict[Any, float]) -> None:
