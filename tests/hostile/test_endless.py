@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from black_box import COLUMNS, NAMES, run, time_limit
 
 import evenscore as es
-from black_box import COLUMNS, NAMES, run, time_limit
 from hostile import THOROUGH, survives
 
 SECONDS = 15

@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
+from black_box import NAMES, some, time_limit
 
 import evenscore as es
-from black_box import NAMES, some, time_limit
 from hostile import THOROUGH, survives
 
 PATTERNS = {

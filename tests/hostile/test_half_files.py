@@ -1,4 +1,4 @@
-"""Half a file is never left where a reader finds it: commands that are ended at any moment, folders that cannot be written, full disks."""
+"""Half a file is never left where a reader finds it: commands ended at any moment, folders that take no files, full disks."""
 
 import json
 import os
@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from black_box import COLUMNS, LIMIT, NAMES, csv_text, ended, people, run, start
 
 import evenscore as es
-from black_box import COLUMNS, LIMIT, NAMES, csv_text, ended, people, run, start
 from hostile import THOROUGH
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals and modes are those of Unix")

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from black_box import COLUMNS, NAMES, assert_alike, ended, some
 
 import evenscore as es
-from black_box import COLUMNS, NAMES, assert_alike, ended, some
 from hostile import THOROUGH
 
 N = 106_000  # more than the 100,352 rows (49 vectors of DuckDB) from which types were guessed

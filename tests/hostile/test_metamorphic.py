@@ -1,11 +1,11 @@
-"""Metamorphic relations: what must not change when rows are shuffled, relabelled, moved, split and merged, or weighed in other units."""
+"""What must not change when rows are shuffled, relabelled, moved, split and merged, or weighed in other units."""
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from black_box import CONTAINERS, NAMES, assert_alike, time_limit
 
 import evenscore as es
-from black_box import CONTAINERS, NAMES, assert_alike, time_limit
 from hostile import THOROUGH
 
 FRAMES = 500 if THOROUGH else 25

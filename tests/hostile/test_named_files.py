@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from black_box import COLUMNS, NAMES, assert_alike, csv_text, ended, people
 
 import evenscore as es
-from black_box import COLUMNS, NAMES, assert_alike, csv_text, ended, people
 
 ONE, TWO = people(200, seed=1), people(160, seed=2)
 KINDS = ("csv", "parquet")
@@ -129,7 +129,7 @@ ROLE_COLUMNS = {"y": "1", "s": "0.5", "u": "7", "g": "a"}
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("column", ROLE_COLUMNS)
 def test_a_folder_never_replaces_a_column_of_the_file(column, kind, tmp_path):
-    """``…/y=1/part.csv`` with a column y of its own: the file's values, or an error that says the two disagree; never the folder's."""
+    """``…/y=1/part.csv`` with a column y of its own: the file's values, or an error that names it; never the folder's."""
     path = write(tmp_path / f"{column}={ROLE_COLUMNS[column]}" / f"part.{kind}", ONE)
     for data in (path, tmp_path):
         try:
@@ -284,7 +284,7 @@ def test_duplicate_names_in_csv_are_refused_as_in_memory(tmp_path):
         place = header.split(",").index(twice)
         doubled = [",".join([row.split(",")[place], row]) for row in [header, *lines]]
         (tmp_path / "twice.csv").write_text("\n".join(doubled) + "\n")
-        with pytest.raises(es.EvenscoreError, match="more than one column|several columns|twice"):
+        with pytest.raises(es.EvenscoreError, match=r"more than one column|several columns|twice"):
             tallied(tmp_path / "twice.csv")
 
 
@@ -292,7 +292,7 @@ def test_duplicate_names_in_parquet_are_refused_as_in_memory(tmp_path):
     table = pa.Table.from_arrays([ONE["u"], *ONE.columns], names=["s", *ONE.column_names])
     pq.write_table(table, tmp_path / "twice.parquet")
     for data in (table, tmp_path / "twice.parquet"):
-        with pytest.raises(es.EvenscoreError, match="more than one column|several columns|twice"):
+        with pytest.raises(es.EvenscoreError, match=r"more than one column|several columns|twice"):
             tallied(data)
 
 

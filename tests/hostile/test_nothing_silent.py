@@ -1,4 +1,4 @@
-"""Nothing silent: assumptions are told in Python as on the command line, settings are named, terminals and memory are left alone."""
+"""Nothing silent: Python tells assumptions as the command line does, settings are named, terminals and memory are left alone."""
 
 import hashlib
 import json
@@ -12,9 +12,9 @@ import zlib
 
 import numpy as np
 import pytest
+from black_box import COLUMNS, LIMIT, NAMES, csv_text, ended, people, run
 
 import evenscore as es
-from black_box import COLUMNS, LIMIT, NAMES, csv_text, ended, people, run
 
 TABLE = people(200, seed=1)
 

@@ -1,17 +1,18 @@
 """Inputs are never destroyed: an output that is an input, or another output, is refused before work starts.
 
-What is decided: reports, JSON, JUnit, summaries, tallies and calibrators replace an existing file that is no input without asking, as
-people expect of them. Data files (CSV or Parquet, which ``apply``, ``simulate`` and ``--by-user`` write) do so only with
+What is decided: reports, JSON, JUnit, summaries, tallies and calibrators replace a file that is there and no input without asking,
+as people expect of them. Data files (CSV or Parquet, which ``apply``, ``simulate`` and ``--by-user`` write) do so only with
 ``--overwrite`` (in Python ``overwrite=True``).
 """
 
 import itertools
 import os
+from pathlib import Path
 
 import pytest
+from black_box import COLUMNS, NAMES, csv_text, ended, people
 
 import evenscore as es
-from black_box import COLUMNS, NAMES, csv_text, ended, people
 from hostile import THOROUGH
 
 TABLE = people(240, seed=1)
@@ -87,16 +88,11 @@ def contents(folder):
 
 def spellings(name):
     """The same file under other names."""
-    os.symlink(os.path.abspath(name), "link" + os.path.splitext(name)[1])
-    os.link(name, "hard" + os.path.splitext(name)[1])
-    return {
-        "as it is": name,
-        "with a dot": f"./{name}",
-        "whole": os.path.abspath(name),
-        "around a corner": f"many/../{name}",
-        "symlink": "link" + os.path.splitext(name)[1],
-        "hard link": "hard" + os.path.splitext(name)[1],
-    }
+    path = Path(name)
+    link, hard = Path(f"link{path.suffix}"), Path(f"hard{path.suffix}")
+    link.symlink_to(path.resolve())
+    hard.hardlink_to(path)
+    return [name, f"./{name}", str(path.resolve()), f"many/../{name}", str(link), str(hard)]
 
 
 PAIRS = [
@@ -121,7 +117,7 @@ def refused(folder, words, capfd):
 @pytest.mark.parametrize(("name", "option", "place"), PAIRS)
 def test_an_output_that_is_an_input_is_refused_and_nothing_changes(name, option, place, folder, capfd):
     path = COMMANDS[name][1][place]
-    for spelling in spellings(path).values() if THOROUGH or option == "-o" else [path]:
+    for spelling in spellings(path) if THOROUGH or option == "-o" else [path]:
         refused(folder, words_of(name, {option: spelling}), capfd)
 
 

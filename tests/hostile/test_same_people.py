@@ -1,4 +1,4 @@
-"""The same people everywhere: hashes, folds and splits by kind of id, container and memory limit; weights of any size, and of none."""
+"""The same people everywhere: hashes, folds and splits by kind of id, container and memory limit; weights of any size, or 0."""
 
 import datetime
 import decimal
@@ -8,9 +8,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from black_box import COLUMNS, CONTAINERS, NAMES, assert_alike, csv_text, ended, in_spilled_csv, people, some
 
 import evenscore as es
-from black_box import COLUMNS, CONTAINERS, NAMES, assert_alike, csv_text, ended, in_spilled_csv, people, some
 
 N_USERS = 60
 BASE = people(600, seed=4, n_users=N_USERS)
@@ -210,7 +210,7 @@ def test_spark_reads_quotes_and_backslashes_as_they_are(spark, escaped):
 @pytest.mark.parametrize("kind", ["timestamps with fractions", "dates", "decimals", "bytes"])
 def test_spark_knows_the_same_people(spark, kind):
     table = with_ids(kind)
-    frame = spark.createDataFrame(table.to_pandas() if kind != "decimals" else table.to_pandas())
+    frame = spark.createDataFrame(table.to_pandas())
     found = es.tally(frame, **NAMES, lattice=es.Lattice(0, 1), way="expressions")
     assert_alike(found, reference(kind))
 
