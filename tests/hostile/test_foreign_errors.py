@@ -99,7 +99,7 @@ def test_everything_on_extreme_tallies(name):
     for number, case in enumerate(chosen if THOROUGH else chosen[:: 9 if name == "audit" else 3]):
         if name in ("error", "audit") and not THOROUGH and case[0] == "all 1 against all 1":
             continue  # test_endless has these
-        with time_limit(30), np.errstate(all="ignore"):
+        with time_limit(15), np.errstate(all="ignore"):
             try:
                 survives(lambda case=case: CALLS[name](es.tally(extreme(*case, rows=1 + number % 2), **NAMES)))  # noqa: B023
             except Exception as error:
@@ -154,19 +154,21 @@ def test_a_lookup_table_of_an_odd_column_can_be_read(column, tmp_path):
     assert len({name.lower() for name in names}) == len(names) and "" not in names
 
 
+EXPORTS = {
+    "save": lambda made, folder: made.save(folder / "map.json"),
+    "lookup csv": lambda made, folder: made.save_lookup(folder / "out.csv"),
+    "lookup parquet": lambda made, folder: made.save_lookup(folder / "out.parquet"),
+    "sql": lambda made, folder: made.to_sql(),
+    "sql table": lambda made, folder: made.to_sql(table="people"),
+    "onnx": lambda made, folder: made.save_onnx(folder / "out.onnx"),
+    "transform": lambda made, folder: made.transform([0.5], [made.groups[0]]),
+}
+
+
+@pytest.mark.parametrize("export", EXPORTS)
 @pytest.mark.parametrize("name", LABELS)
-def test_every_export_of_odd_labels(name, tmp_path):
-    made = calibrator(labels=LABELS[name])
-    for call in (
-        lambda: made.save(tmp_path / "map.json"),
-        lambda: made.save_lookup(tmp_path / "out.csv"),
-        lambda: made.save_lookup(tmp_path / "out.parquet"),
-        made.to_sql,
-        lambda: made.to_sql(table="people"),
-        lambda: made.save_onnx(tmp_path / "out.onnx"),
-        lambda: made.transform([0.5], [LABELS[name][0]]),
-    ):
-        survives(call)
+def test_every_export_of_odd_labels(name, export, tmp_path):
+    survives(EXPORTS[export], calibrator(labels=LABELS[name]), tmp_path)
 
 
 @pytest.mark.parametrize("name", some(LABELS, 4))

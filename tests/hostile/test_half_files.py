@@ -1,5 +1,6 @@
 """Half a file is never left where a reader finds it: commands ended at any moment, folders that take no files, full disks."""
 
+import contextlib
 import json
 import os
 import random
@@ -91,15 +92,15 @@ def seen(folder):
     return sorted(path.name for path in folder.rglob("*") if not path.name.startswith("."))
 
 
-def is_working(process, folder):
-    """Wait until a command has begun to write, or has ended."""
+def wait_until_it_writes(process, folder):
+    """Until bytes of something new are in the folder, hidden or not, or the command has ended."""
+    before = set(folder.iterdir())
     limit = time.monotonic() + LIMIT
     while process.poll() is None and time.monotonic() < limit:
-        names = list(folder.iterdir())
-        if len(names) > 1:
-            return names
+        with contextlib.suppress(FileNotFoundError):
+            if any(path.stat().st_size for path in set(folder.iterdir()) - before):
+                return
         time.sleep(0.001)
-    return list(folder.iterdir())
 
 
 def stop(process, number):
@@ -125,7 +126,7 @@ def test_a_command_that_is_stopped_while_it_writes_leaves_nothing_to_be_read(nam
         pq.write_table(people(400), folder / "old.parquet")
     before = seen(folder)
     process = start(*WRITERS[name](source), cwd=tmp_path, environment={"TMPDIR": str(tmp_path)})
-    is_working(process, folder)
+    wait_until_it_writes(process, folder)
     code = stop(process, number)
     assert set(seen(folder)) <= {*before, "out.parquet", "out.csv", "out.truth.json"}, code
     if seen(folder) == before:
