@@ -12,7 +12,7 @@ import zlib
 
 import numpy as np
 import pytest
-from black_box import COLUMNS, LIMIT, NAMES, csv_text, ended, people, run
+from black_box import COLUMNS, LIMIT, NAMES, csv_text, ended, people, run, some
 
 import evenscore as es
 
@@ -63,7 +63,7 @@ def test_every_command_says_what_it_assumed(command, tmp_path, capfd):
     (tmp_path / "rows.csv").write_text(content)
     more = {
         "tally": ["-o", tmp_path / "x.tally"],
-        "calibrate": ["--method", "platt", "-o", tmp_path / "x.json"],
+        "calibrate": ["--method", "binning", "-o", tmp_path / "x.json"],
         "thresholds": ["--threshold", "5"],
         "audit": ["--method", "bonferroni", "--no-repair"],
     }
@@ -120,7 +120,7 @@ def test_no_config_and_config_contradict_each_other(project, capfd):
 OUTSIDE = ["../stolen", "{parent}/stolen", "a/../../stolen", "link/stolen"]
 
 
-@pytest.mark.parametrize("key", ["report", "json", "junit", "summary"])
+@pytest.mark.parametrize("key", some(["json", "summary", "report", "junit"], 2))
 @pytest.mark.parametrize("path", OUTSIDE)
 @pytest.mark.parametrize("named", [False, True], ids=["found", "given"])
 def test_settings_write_nothing_outside_of_their_folder(key, path, named, project, capfd):
@@ -156,6 +156,7 @@ EVIL = {
     "reversed": "\u202egnp.exe",
     "lines": "a\u2028b\x0b\x0c",
 }
+EVIL = {"together": "".join(text for kind, text in EVIL.items() if kind != "return")} | EVIL
 FORBIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
 
 
@@ -177,7 +178,7 @@ def assert_harmless(said, where):
         assert found is None, (where, name, text[max(0, found.start() - 60) : found.end() + 20])
 
 
-@pytest.mark.parametrize("kind", EVIL)
+@pytest.mark.parametrize("kind", some(EVIL, 1))
 @pytest.mark.parametrize("where", ["score", "outcome", "group", "user", "label"])
 def test_names_and_labels_never_reach_a_terminal_as_they_are(kind, where, tmp_path, capfd):
     columns, words = evil_csv(tmp_path / "rows.csv", EVIL[kind], where)
@@ -207,7 +208,7 @@ def test_names_and_labels_never_reach_a_terminal_as_they_are(kind, where, tmp_pa
 
 
 @pytest.mark.skipif(os.name == "nt", reason="names of Unix")
-@pytest.mark.parametrize("kind", EVIL)
+@pytest.mark.parametrize("kind", some(EVIL, 1))
 def test_file_names_never_reach_a_terminal_as_they_are(kind, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     name = f"{EVIL[kind]}.csv"

@@ -192,7 +192,7 @@ def in_duckdb(table, folder):
 def in_ibis(table, folder):
     import ibis
 
-    return ibis.duckdb.connect().create_table("people", table)
+    return ibis.memtable(table)
 
 
 def in_dask(table, folder):
