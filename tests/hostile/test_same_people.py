@@ -209,7 +209,7 @@ def test_spark_reads_quotes_and_backslashes_as_they_are(spark, escaped):
 @pytest.mark.parametrize("kind", ["timestamps with fractions", "dates", "decimals", "bytes"])
 def test_spark_knows_the_same_people(spark, kind):
     table = with_ids(kind)
-    frame = spark.createDataFrame(table.to_pandas())
+    frame = spark.createDataFrame(list(zip(*(column.to_pylist() for column in table.columns), strict=True)), table.column_names)
     found = es.tally(frame, **NAMES, lattice=es.Lattice(0, 1), way="expressions")
     assert_alike(found, reference(kind))
 
