@@ -122,7 +122,7 @@ def test_a_memory_limit_does_not_change_who_is_in_a_split(kind, tmp_path):
 RELATIONS = ["timestamps with fractions", "durations", "time zones", "bytes", "decimals", "large unsigned", "UUIDs"]
 
 
-@pytest.mark.parametrize("kind", some(RELATIONS, 2))
+@pytest.mark.parametrize("kind", some(RELATIONS, 1))
 def test_a_relation_larger_than_memory_holds_the_same_people(kind):
     """1.4 million rows without an outcome make it large; they are dropped."""
     connection = duckdb.connect()
