@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -40,16 +40,6 @@ class Part:
         return {name: (sql, kind) for name, sql, kind in reversed(self.held)}
 
 
-def _make_part(function: str, paths: Iterable[str], names: tuple[str, ...], settings: Settings) -> Part:
-    listed = tuple(paths)
-    sql = read_files_sql(function, listed, settings)
-    described = query(f"DESCRIBE SELECT * FROM {sql}").fetchall()
-    columns = [(str(row[0]), str(row[1])) for row in described if row[0] != FILE]
-    true_names = _undo_renaming(names, [name for name, _ in columns])
-    held = tuple((name, DUCKDB.name(known), kind) for name, (known, kind) in zip(true_names, columns, strict=True))
-    return Part(listed, sql, held)
-
-
 def read_files_sql(function: str, paths: tuple[str, ...], settings: Settings) -> str:
     """What to select from for the columns of files, and their paths."""
     options = {"hive_partitioning": "false", "filename": DUCKDB.literal(FILE), **settings}
@@ -57,11 +47,13 @@ def read_files_sql(function: str, paths: tuple[str, ...], settings: Settings) ->
     return f"{function}({', '.join([listed, *(f'{name} = {value}' for name, value in options.items())])})"
 
 
-def _undo_renaming(written: tuple[str, ...], known: list[str]) -> list[str]:
+def _undo_renaming(written: list[str], known: list[str]) -> list[str]:
     """The names as they are written where DuckDB only told equal ones apart by a number."""
     if len(written) != len(known):
         return known
-    return [name if re.fullmatch(re.escape(name) + r"_\d+", other) else other for name, other in zip(written, known, strict=True)]
+    return [
+        name if re.fullmatch(re.escape(name) + r"(_\d+)+", other) else other for name, other in zip(written, known, strict=True)
+    ]
 
 
 def _differ_by_case(names: Iterable[str]) -> bool:
@@ -74,41 +66,62 @@ def _differ_by_case(names: Iterable[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a CSV file is written."""
+    """How a CSV file is written. seems: what its columns seem to be, by the first rows."""
 
     separator: str
     quote: str
     escape: str
+    comment: str
     skipped: int
     has_header: bool
+    names: tuple[str, ...]
+    seems: tuple[str, ...] = field(compare=False)
 
     @property
     def settings(self) -> dict[str, str]:
-        """All columns are text. A quote that first occurs late is one, too, if there is no other."""
-        return {"all_varchar": "true", "header": str(self.has_header).lower(), "quote": DUCKDB.literal(self.quote or '"')}
+        """A double quote that first occurs late is one, too, if there is no other."""
+        marks = {"delim": self.separator, "quote": self.quote or '"', "comment": self.comment}
+        marks["escape"] = self.escape or marks["quote"]
+        return {name: DUCKDB.literal(mark) for name, mark in marks.items()} | {"skip": str(self.skipped), "auto_detect": "false"}
+
+    def read(self, paths: tuple[str, ...], settings: Settings, *, header: bool) -> str:
+        """What to select from: all columns as text, called c0, c1, and so on."""
+        columns = ", ".join(f"c{i}: 'VARCHAR'" for i in range(len(self.names)))
+        options = {**self.settings, "columns": f"{{{columns}}}", "header": str(header).lower(), **settings}
+        return read_files_sql("read_csv", paths, options)
 
 
 def find_format(path: str, settings: Settings) -> Format:
-    """How a CSV file is written, by its first lines."""
+    """How a CSV file is written, by its first lines, and the names of its columns as they are written."""
     options = "".join(f", {name} = {value}" for name, value in settings.items())
-    wanted = "Delimiter, Quote, Escape, SkipRows, HasHeader"
+    wanted = "Delimiter, Quote, Escape, Comment, SkipRows, HasHeader, Columns"
     row = query(f"SELECT {wanted} FROM sniff_csv({path_literal(path)}{options})").fetchone()
-    separator, quote, escape = ("" if text in (None, NONE) else str(text) for text in row[:3])
-    return Format(separator, quote, escape, int(row[3]), bool(row[4]))
+    separator, quote, escape, comment = ("" if text in (None, NONE) else str(text) for text in row[:4])
+    known, seems = ([str(column[key]) for column in row[6]] for key in ("name", "type"))
+    form = Format(separator, quote, escape, comment, int(row[4]), bool(row[5]), tuple(known), tuple(seems))
+    if not form.has_header:
+        return form
+    first = query(f"SELECT * EXCLUDE ({FILE}) FROM {form.read((path,), settings, header=False)} LIMIT 1").fetchone()
+    written = ["" if text is None else str(text).strip() for text in first or ()]
+    return replace(form, names=tuple(_undo_renaming(written, known)))
 
 
-def csv_parts(paths: tuple[str, ...], first: Format, settings: Settings) -> list[Part]:
-    """CSV files by their headers."""
-    options = {**first.settings, **settings}
-    headers: dict[bytes | str, tuple[str, ...]] = {}
+def csv_parts(paths: tuple[str, ...], settings: Settings) -> list[tuple[Format, Part]]:
+    """CSV files by how they are written, and by their headers."""
+    formats: dict[bytes | str, Format] = {}
 
-    def header_of(path: str) -> tuple[str, ...]:
+    def format_of(path: str) -> Format:
         line = _first_line(path) or path
-        if line not in headers:
-            headers[line] = _read_header(path, settings) if first.has_header else ()
-        return headers[line]
+        if line not in formats:
+            formats[line] = find_format(path, settings)
+        return formats[line]
 
-    return [_make_part("read_csv", files, header, options) for header, files in groupby(paths, header_of)]
+    parts = []
+    for form, run in groupby(paths, format_of):
+        files = tuple(run)
+        held = tuple((name, f"c{i}", "VARCHAR") for i, name in enumerate(form.names))
+        parts.append((form, Part(files, form.read(files, settings, header=form.has_header), held)))
+    return parts
 
 
 def _first_line(path: str) -> bytes | None:
@@ -121,22 +134,6 @@ def _first_line(path: str) -> bytes | None:
             return file.readline(LINE)
     except (OSError, EOFError):  # DuckDB will say what is wrong
         return None
-
-
-def _read_header(path: str, settings: Settings) -> tuple[str, ...]:
-    """The names of the columns as they are written; where there is none, nothing."""
-    form = find_format(path, settings)
-    options = {
-        "delim": DUCKDB.literal(form.separator),
-        "quote": DUCKDB.literal(form.quote or '"'),
-        "escape": DUCKDB.literal(form.escape),
-        "skip": str(form.skipped),
-        "header": "false",
-        "all_varchar": "true",
-        **settings,
-    }
-    row = query(f"SELECT * EXCLUDE ({FILE}) FROM {read_files_sql('read_csv', (path,), options)} LIMIT 1").fetchone()
-    return tuple("" if text is None else str(text).strip() for text in row or ())
 
 
 # Parquet
@@ -153,8 +150,21 @@ def parquet_parts(paths: tuple[str, ...], wanted: Iterable[str] | None) -> list[
             return schema
         return frozenset(column for column in schema if column[0] in chosen)
 
-    runs = [tuple(files) for _, files in groupby(paths, signature)]
-    return [_make_part("read_parquet", files, tuple(name for name, _ in schemas[files[0]]), {}) for files in runs]
+    described: dict[Any, tuple[tuple[str, str, str], ...]] = {}
+    parts = []
+    for kind, run in groupby(paths, signature):
+        files = tuple(run)
+        sql = read_files_sql("read_parquet", files, {})
+        if kind not in described:
+            described[kind] = _describe(sql, [name for name, _ in schemas[files[0]]])
+        parts.append(Part(files, sql, described[kind]))
+    return parts
+
+
+def _describe(sql: str, names: list[str]) -> tuple[tuple[str, str, str], ...]:
+    rows = query(f"DESCRIBE SELECT * EXCLUDE ({FILE}) FROM {sql}").fetchall()
+    columns = zip(_undo_renaming(names, [str(row[0]) for row in rows]), rows, strict=True)
+    return tuple((name, DUCKDB.name(str(row[0])), str(row[1])) for name, row in columns)
 
 
 def _read_schemas(paths: tuple[str, ...]) -> dict[str, tuple[tuple[str, Any], ...]]:

@@ -34,11 +34,12 @@ def find_files(data: Paths) -> tuple[str, ...]:
     """The files that a path, folder, glob or list of these stands for; one under two names, or beside a link to it, is one."""
     found: dict[Any, str] = {}
     for path in _find(data):
-        found.setdefault(_identity(path), path)
+        found.setdefault(file_identity(path), path)
     return tuple(found.values())
 
 
-def _identity(path: str) -> Any:
+def file_identity(path: str) -> Any:
+    """What is the same for all names of a file."""
     try:
         status = Path(path).stat()
     except OSError:  # a link to nothing; reading it says so

@@ -6,12 +6,12 @@ import gzip
 import os
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evenscore.data.columns import shortened
 from evenscore.engines.duck import KINDS, is_old, query, select_columns, try_query
-from evenscore.engines.headers import FILE, Part, Settings, csv_parts, find_format, parquet_parts, read_files_sql
+from evenscore.engines.headers import FILE, Part, Settings, csv_parts, parquet_parts
 from evenscore.engines.paths import (
     CSV,
     PARQUET,
@@ -87,17 +87,16 @@ def open_source(paths: tuple[str, ...], names: Names, settings: Settings, *, eve
     if "Parquet" in kinds.values():
         parts = parquet_parts(paths, None if every else roles)
         return _unite(paths, parts, names, roles, every=every)
-    form = find_format(paths[0], settings)
+    read = csv_parts(paths, settings)
+    form, first_part = read[0]
     notes = []
     if "encoding" in settings:
         notes.append("assumed: the text is in Latin-1, since it is not UTF-8")
     if form.separator != "," and not (form.separator == "\t" and ".tsv" in paths[0].lower()):
         notes.append(f"assumed: columns are separated by {SEPARATORS.get(form.separator, repr(form.separator))}")
-    parts = csv_parts(paths, form, settings)
-    source = _unite(paths, parts, names, roles, every=every, notes=notes)
-    if every:
-        source.types.update(_seeming_types(parts, {**form.settings, **settings}, source.types.keys() - roles))
-    return source
+    source = _unite(paths, [part for _, part in read], names, roles, every=every, notes=notes)
+    seems = {name: kind for name, kind in zip(first_part.names, form.seems, strict=True) if name not in roles}
+    return replace(source, types=source.types | seems)
 
 
 def _require_readable(path: str, kind: str | None) -> None:
@@ -129,14 +128,6 @@ def _require_whole(path: str) -> None:
         raise FileError(f"cannot read {path}: {error}") from None
 
 
-def _seeming_types(parts: list[Part], settings: Settings, names: Iterable[str]) -> dict[str, str]:
-    """What columns of text seem to be by the first rows of the first files; whoever relies on it has to look at all rows."""
-    typed = read_files_sql("read_csv", parts[0].paths, {name: value for name, value in settings.items() if name != "all_varchar"})
-    kinds = {DUCKDB.name(str(row[0])): str(row[1]) for row in query(f"DESCRIBE SELECT * FROM {typed}").fetchall()}
-    first = parts[0].columns
-    return {name: kinds.get(first[name][0], "VARCHAR") for name in names if name in first}
-
-
 # One source of parts
 
 
@@ -157,7 +148,9 @@ def _unite(
         sql = "(" + " UNION ALL ".join(_select_part(part, types, roles) for part in parts) + ")"
         held = {name: f"c{i}" for i, name in enumerate(wanted)}
     filled = _find_folder_columns(paths, sql, held, roles, every=every)
-    known = {name: kind for part in parts for name, _, kind in part.held} | _united_types(sql, held)
+    known = {name: kind for part in parts for name, _, kind in part.held}
+    if len(parts) > 1:
+        known |= _united_types(sql, held)
     as_text = filled if file_kind(paths[0]) == "Parquet" else held | filled
     typed = type_columns(sql, as_text, names)
     return Source(

@@ -62,8 +62,8 @@ def _guess(source: str, name: str, text: str, roles: list[str]) -> _Guess:
     numeric = next((role for role in roles if role in NUMERIC_ROLES), None)
     if numeric is not None and len(roles) == 1:
         number = f"TRY_CAST({text} AS DOUBLE)"
-        bad = f"{text} IS NOT NULL AND ({number} IS NULL OR isnan({number}))"
-        return _Guess(Typed(f"CAST({text} AS DOUBLE)", "DOUBLE"), _count(bad), lambda: _read_numbers(source, text, name, numeric))
+        bad = f"count({text}) - count({number}) + CASE WHEN isnan(max({number})) THEN 1 ELSE 0 END"  # nan is the largest to DuckDB
+        return _Guess(Typed(f"CAST({text} AS DOUBLE)", "DOUBLE"), bad, lambda: _read_numbers(source, text, name, numeric))
 
     def fall_back(found: Typed) -> Typed:
         return found if numeric is None or found.kind != "VARCHAR" else _read_numbers(source, text, name, numeric)
@@ -72,9 +72,9 @@ def _guess(source: str, name: str, text: str, roles: list[str]) -> _Guess:
     first = "" if row is None else str(row[0])
     if re.fullmatch(NUMBER, first):
         integer = f"TRY_CAST({text} AS BIGINT)"
-        bad = f"{text} IS NOT NULL AND CAST({integer} AS VARCHAR) IS DISTINCT FROM {text}"
+        bad = f"count({text}) - {_count(f'CAST({integer} AS VARCHAR) = {text}')}"
         is_id = all(role in IDS for role in roles)
-        return _Guess(Typed(integer, "BIGINT"), _count(bad), lambda: fall_back(_type_numbers(source, text, is_id=is_id)))
+        return _Guess(Typed(integer, "BIGINT"), bad, lambda: fall_back(_type_numbers(source, text, is_id=is_id)))
     if first.strip().lower() in ("true", "false"):
         bad = f"{text} IS NOT NULL AND lower(trim({text})) NOT IN ('true', 'false')"
         return _Guess(Typed(f"(lower(trim({text})) = 'true')", "BOOLEAN"), _count(bad), lambda: fall_back(as_text))
