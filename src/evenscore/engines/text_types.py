@@ -93,21 +93,19 @@ def _count(condition: str) -> str:
 def _type_numbers(source: str, text: str, *, is_id: bool) -> Typed:
     """The type of groups or ids that are not all written as integers usually are.
 
-    They are numbers if different texts are different numbers; whole numbers may be written as 1 and 1.0.
+    They are numbers if doubles hold them as they are written, and different fractions differ; 1 may also be written as 1.0.
     """
     number = f"TRY_CAST({text} AS DOUBLE)"
     is_number = f"(regexp_full_match({text}, {DUCKDB.literal(NUMBER)}) AND isfinite({number}))"
-    is_whole = f"({number} = floor({number}) AND abs({number}) < 2^53)"
+    is_exact = f"(abs({number}) < 2^53 AND (length({text}) <= 15 OR CAST({number} AS VARCHAR) = {text}))"
     n_other, n_fractions, n_points = query(
-        f"SELECT {_count(f'NOT {is_number}')}, {_count(f'NOT {is_whole}')}, {_count(f'NOT regexp_full_match({text}, {WHOLE})')} "
-        f"FROM {source} WHERE {text} IS NOT NULL"
+        f"SELECT {_count(f'NOT ({is_number} AND {is_exact})')}, {_count(f'{number} <> floor({number})')}, "
+        f"{_count(f'NOT regexp_full_match({text}, {WHOLE})')} FROM {source} WHERE {text} IS NOT NULL"
     ).fetchone()
-    if n_other or (n_fractions and is_id):
+    if n_other or (n_fractions and (is_id or not _tells_apart(source, text, number))):
         return Typed(text, "VARCHAR")
     if n_fractions == 0 and (is_id or n_points == 0):
         return Typed(f"CAST({number} AS BIGINT)", "BIGINT")
-    if n_fractions and not _tells_apart(source, text, number):
-        return Typed(text, "VARCHAR")
     return Typed(number, "DOUBLE")
 
 
