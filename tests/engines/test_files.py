@@ -313,7 +313,7 @@ UNREADABLE = {
         es.FileError,
         "of different kinds ({folder}/b.csv is CSV, {folder}/a.parquet is Parquet); give files of one kind",
     ),
-    "unlike files": (unlike, es.FileError, "cannot read {folder}/a.csv, {folder}/b.csv: "),
+    "unlike files": (unlike, es.FileError, "{folder}/b.csv has no column 'y' (outcome); {folder}/a.csv has one"),
     "a saved tally": (a_tally, es.FileError, "{folder}/saved.csv is a saved tally; read it with es.Tally.load"),
 }
 

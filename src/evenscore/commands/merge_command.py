@@ -27,6 +27,7 @@ def merge(context: click.Context, /, files: tuple[str, ...], json_path: str | No
     evenscore merge day-*.users.parquet -o week.tally
     """
     from evenscore.engines.by_user import is_by_user, merge_by_user
+    from evenscore.engines.paths import file_identity
     from evenscore.engines.spill import parse_memory_limit
     from evenscore.errors import FileError, OptionError
 
@@ -35,6 +36,8 @@ def merge(context: click.Context, /, files: tuple[str, ...], json_path: str | No
     for path in paths:
         if not path.is_file():
             raise FileError(f"no file {path}")
+    if len({file_identity(str(path)) for path in paths}) < len(paths):
+        raise OptionError("a file is named twice, and would be counted twice; name each once")
     user_level = [is_by_user(path) for path in paths]
     if any(user_level) and not all(user_level):
         odd = paths[user_level.index(False)]

@@ -19,6 +19,7 @@ import numpy as np
 from evenscore.data.observations import Columns, label_key
 from evenscore.engines.duck import connect, try_query
 from evenscore.engines.parts import Recipe
+from evenscore.engines.paths import parquet_in, path_literal
 from evenscore.engines.relations import Scan, count_parts, plan_scan, select_rows, spill_parts
 from evenscore.engines.spill import spill_folder
 from evenscore.engines.sql import DUCKDB
@@ -104,7 +105,7 @@ def write_lines(parts: Iterable[UserCells], about: ByUser, folder: Path) -> ByUs
             _copy(connection, cells, lines / f"{number:06}.parquet")
         partial = output.with_name(f".{output.name}.partial")  # one name: the next run writes over what a killed one left
         text = DUCKDB.literal(about.to_json())
-        source = DUCKDB.literal(str(lines / "*.parquet"))
+        source = parquet_in(lines)
         target = f"{DUCKDB.literal(str(partial))} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{evenscore: {text}}})"
         try:
             connection.execute(f"COPY (SELECT * FROM read_parquet({source})) TO {target}")
@@ -132,7 +133,7 @@ def is_by_user(path: Path) -> bool:
 
 
 def _metadata(path: Path) -> str | None:
-    rows = try_query(f"SELECT decode(value) FROM parquet_kv_metadata({DUCKDB.literal(str(path))}) WHERE decode(key) = 'evenscore'")
+    rows = try_query(f"SELECT decode(value) FROM parquet_kv_metadata({path_literal(str(path))}) WHERE decode(key) = 'evenscore'")
     return str(rows[0][0]) if rows and MARK in rows[0][0] else None
 
 
@@ -149,7 +150,10 @@ def merge_by_user(paths: list[Path], limit: int, output: Path | None = None) -> 
     files = [open_by_user(path) for path in paths]
     recipe = _unite(files)
     with spill_folder() as folder, connect(memory_limit=limit, folder=folder) as connection:
-        selects = [f"SELECT *, {i} AS file FROM read_parquet({DUCKDB.literal(file.path)})" for i, file in enumerate(files)]
+        selects = [
+            f"SELECT *, {i} AS file FROM read_parquet({path_literal(file.path)}, hive_partitioning = false)"
+            for i, file in enumerate(files)
+        ]
         rows = connection.sql(" UNION ALL ".join(selects))
         n_lines = int(rows.aggregate("count(*)").fetchall()[0][0])
         parts = spill_parts(rows, count_parts(n_lines, LINE_BYTES, limit), folder)

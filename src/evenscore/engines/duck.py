@@ -138,11 +138,11 @@ def _duckdb() -> Any:
 
 
 def retry_step(step: Callable[[dict[str, str]], Done], blame: Callable[[str], str]) -> Done:
-    """Take a step with the usual settings; when a CSV turns out to be other than it began, again with others.
+    """Take a step with the usual settings; when a CSV turns out to be in another encoding, again with that.
 
     ``blame`` names what cannot be read, given DuckDB's complaint.
     """
-    settings = {"sample_size": "100000"}
+    settings: dict[str, str] = {}
     while True:
         try:
             with _hear_interrupts():
@@ -170,8 +170,6 @@ def _remedy(complaint: str, settings: dict[str, str]) -> dict[str, str]:
     """Settings that may help against a complaint, or the same ones."""
     if "invalid unicode" in complaint.lower():
         return settings | {"encoding": "'latin-1'"}
-    if complaint.startswith("Conversion Error") and "CSV" in complaint:
-        return settings | {"sample_size": "-1", "union_by_name": "true"}
     return settings
 
 
@@ -222,18 +220,22 @@ def relation_types(relation: Any) -> dict[str, str]:
     return dict(zip(relation.columns, map(str, relation.types), strict=True))
 
 
-def find_duckdb_fields(spec: TallySpec, types: dict[str, str], where: str, converted: dict[str, str] | None = None) -> Fields:
-    """The columns in their roles; labels of types that Python does not have are text."""
+def find_duckdb_fields(spec: TallySpec, types: dict[str, str], where: str, columns: dict[str, str] | None = None) -> Fields:
+    """The columns in their roles; labels of types that Python does not have are text. columns: SQL for some of them."""
     kinds = {name: KINDS.get(kind, "decimal" if kind.startswith("DECIMAL") else "other") for name, kind in types.items()}
-    labels = {name: DUCKDB.as_text(DUCKDB.name(name)) for name, kind in types.items() if kind not in PLAIN}
-    return find_fields(spec, kinds, DUCKDB, where, expressions=converted, labels=labels)
+    expressions = {name: DUCKDB.name(name) for name in types} | (columns or {})
+    labels = {name: DUCKDB.as_text(expressions[name]) for name, kind in types.items() if kind not in PLAIN}
+    return find_fields(spec, kinds, DUCKDB, where, expressions=expressions, labels=labels)
 
 
 # Columns as arrays
 
 
-def select_columns(types: dict[str, str], converted: dict[str, str], names: dict[str, list[str]], where: str) -> dict[str, str]:
-    """SQL for each column that a role names, in a type that NumPy can take; an error names one that is not there."""
+def select_columns(types: dict[str, str], columns: dict[str, str], names: dict[str, list[str]], where: str) -> dict[str, str]:
+    """SQL for each column that a role names, in a type that NumPy can take; an error names one that is not there.
+
+    columns: SQL for those that are not simply called so.
+    """
     selected: dict[str, str] = {}
     for role, wanted in names.items():
         for name in wanted:
@@ -241,14 +243,12 @@ def select_columns(types: dict[str, str], converted: dict[str, str], names: dict
                 unnamed = all(re.fullmatch(r"column\d+", known) for known in types)
                 hint = " (is there no line with the names of the columns?)" if unnamed else ""
                 raise no_column(name, role, where, types, hint)
-            column = DUCKDB.name(name)
-            expression = converted.get(name, column)
-            if expression == column and types[name] not in PLAIN:
-                as_number = role in NUMERIC_ROLES and types[name].startswith(("DECIMAL", "HUGEINT", "UHUGEINT"))
-                expression = f"CAST({column} AS {'DOUBLE' if as_number else 'VARCHAR'})"
-            if selected.get(name, column) == column:
-                selected[name] = column if expression == column else f"{expression} AS {column}"
-    return selected
+            column, kind = columns.get(name, DUCKDB.name(name)), types[name]
+            if kind not in PLAIN:
+                as_number = role in NUMERIC_ROLES and kind.startswith(("DECIMAL", "HUGEINT", "UHUGEINT"))
+                column = f"CAST({column} AS {'DOUBLE' if as_number else 'VARCHAR'})"
+            selected.setdefault(name, column)
+    return {name: f"{sql} AS c{i}" for i, (name, sql) in enumerate(selected.items())}
 
 
 def fetch_arrays(relation: Any, types: dict[str, str], selected: dict[str, str]) -> dict[str, Any]:

@@ -179,7 +179,7 @@ def find_fields(
         if name not in kinds:
             raise no_column(name, role, where, kinds)
         sql = (expressions or {}).get(name, dialect.name(name))
-        kind = "float" if expressions and name in expressions else kinds[name]
+        kind = kinds[name]
         if role in NUMERIC_ROLES and kind in ("text", "binary", "other"):
             raise DataError(f"column {shortened(name)} ({role}) holds {'text' if kind == 'text' else 'other things'}, not numbers")
         return Field(name, role, kind, sql, (labels or {}).get(name, sql))
