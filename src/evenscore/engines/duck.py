@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ import numpy as np
 from evenscore.data.columns import shortened
 from evenscore.data.spec import TallySpec
 from evenscore.engines.spill import spill_failure
-from evenscore.engines.sql import DUCKDB, NUMERIC_ROLES, Fields, find_fields
+from evenscore.engines.sql import DUCKDB, NUMERIC_ROLES, Fields, find_fields, require_identity
 from evenscore.engines.survey import SKETCHED, Answers, Fact
 from evenscore.errors import DataError, FileError, no_column
 from evenscore.types import Array, Floats
@@ -27,14 +28,24 @@ KINDS = {
     "UBIGINT": "unsigned",
     "FLOAT": "float",
     "DOUBLE": "float",
-    "HUGEINT": "decimal",
-    "UHUGEINT": "decimal",
+    "HUGEINT": "huge",
+    "UHUGEINT": "huge",
     "BOOLEAN": "boolean",
     "VARCHAR": "text",
+    "JSON": "text",
     "BLOB": "binary",
+    "UUID": "uuid",
+    "DATE": "date",
+    "TIME": "time",
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS"), "moment"),
+    "TIMESTAMP_NS": "fine moment",
+    "TIMESTAMP WITH TIME ZONE": "instant",
+    "INTERVAL": "duration",
 }
+FAMILIES = {"DECIMAL": "decimal", "ENUM": "text"}  # types with parameters
+AS_OBJECTS = ("uuid", "time", "text", "decimal", "huge")  # ids that NumPy has no type for, or not an exact one
 PLAIN = ("VARCHAR", "BOOLEAN", "BLOB", "DATE", "TIMESTAMP", "FLOAT", "DOUBLE", "UBIGINT", *INTEGERS)  # Python and NumPy have them
-OBJECTS: dict[str, Callable[[Any], Any]] = {"HUGEINT": int, "UHUGEINT": int, "BLOB": bytes}  # in arrays of objects
+OBJECTS: dict[str, Callable[[Any], Any]] = {"huge": int, "binary": bytes, "decimal": Decimal}  # in arrays of objects
 ENGINE_SHARE = 0.35  # of the memory limit
 ENGINE_LEAST = 128_000_000  # with less, writing many parts at a time may fail
 POLL = 0.2
@@ -222,9 +233,14 @@ def relation_types(relation: Any) -> dict[str, str]:
     return dict(zip(relation.columns, map(str, relation.types), strict=True))
 
 
+def type_kind(name: str) -> str:
+    """The kind of a type, see ``sql.Field``."""
+    return KINDS.get(name) or FAMILIES.get(name.split("(")[0] if name.endswith(")") else "", "other")
+
+
 def find_duckdb_fields(spec: TallySpec, types: dict[str, str], where: str, converted: dict[str, str] | None = None) -> Fields:
     """The columns in their roles; labels of types that Python does not have are text."""
-    kinds = {name: KINDS.get(kind, "decimal" if kind.startswith("DECIMAL") else "other") for name, kind in types.items()}
+    kinds = {name: type_kind(kind) for name, kind in types.items()}
     labels = {name: DUCKDB.as_text(DUCKDB.name(name)) for name, kind in types.items() if kind not in PLAIN}
     return find_fields(spec, kinds, DUCKDB, where, expressions=converted, labels=labels)
 
@@ -244,20 +260,26 @@ def select_columns(types: dict[str, str], converted: dict[str, str], names: dict
             column = DUCKDB.name(name)
             expression = converted.get(name, column)
             if expression == column and types[name] not in PLAIN:
-                as_number = role in NUMERIC_ROLES and types[name].startswith(("DECIMAL", "HUGEINT", "UHUGEINT"))
-                expression = f"CAST({column} AS {'DOUBLE' if as_number else 'VARCHAR'})"
+                kind = type_kind(types[name])
+                if role == "user":
+                    require_identity(DUCKDB, kind, f"column {shortened(name)} (user)")
+                as_number = role in NUMERIC_ROLES and kind in ("decimal", "huge")
+                if role != "user" or kind in AS_OBJECTS:
+                    expression = f"CAST({column} AS {'DOUBLE' if as_number else 'VARCHAR'})"
+                if kind == "time" and role == "user":
+                    expression = str(DUCKDB.ids[kind].text).format(x=column)
             if selected.get(name, column) == column:
                 selected[name] = column if expression == column else f"{expression} AS {column}"
     return selected
 
 
-def fetch_arrays(relation: Any, types: dict[str, str], selected: dict[str, str]) -> dict[str, Any]:
-    """Arrays by column name; a date is a date and not a moment, and long integers are integers again."""
+def fetch_arrays(relation: Any, types: dict[str, str], selected: dict[str, str], users: Sequence[str] = ()) -> dict[str, Any]:
+    """Arrays by column name; a date is a date and not a moment, long integers are integers again, and users decimals."""
     arrays = dict(zip(selected, relation.fetchnumpy().values(), strict=True))
     for name, array in arrays.items():
         if types[name] == "DATE":
             arrays[name] = array.astype("datetime64[D]")
-        elif types[name] in OBJECTS and array.dtype == object:
+        elif (kind := type_kind(types[name])) in OBJECTS and array.dtype == object and (kind != "decimal" or name in users):
             known = ~np.ma.getmaskarray(array)
-            array[known] = [OBJECTS[types[name]](value) for value in array[known]]
+            array[known] = [OBJECTS[kind](value) for value in array[known]]
     return arrays
