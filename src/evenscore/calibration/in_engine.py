@@ -87,16 +87,12 @@ def expression(calibrator: Calibrator, dialect: Dialect, score: str, groups: lis
 
 
 def _in_spark(data: Any, calibrator: Calibrator, score: str, groups: list[str], name: str, on_unknown: str) -> Any:
-    """By columns under names of ours: in SQL text Spark would replace ${...}, in names, too."""
-    from pyspark.sql.functions import col, expr
+    from evenscore.engines.spark import with_column
 
-    held = [col(SPARK.name(column)) for column in data.columns]
-    places = [f"evenscore_{i}_{len(held)}" for i in range(len(groups) + 1)]
-    placed = data.select(
-        *held, *(col(SPARK.name(column)).alias(place) for column, place in zip([score, *groups], places, strict=True))
-    )
-    calibrated = expr(expression(calibrator, SPARK, places[0], places[1:], on_unknown)).alias(name)
-    return placed.select(*(col(SPARK.name(column)) for column in data.columns if column != name), calibrated)
+    def make(places: list[str]) -> str:
+        return expression(calibrator, SPARK, places[0], places[1:], on_unknown)
+
+    return with_column(data, name, [score, *groups], make)
 
 
 def _in_duckdb(data: Any, column: str, name: str) -> Any:

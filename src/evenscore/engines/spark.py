@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,6 +151,16 @@ def rename_columns(data: Any, places: Mapping[str, str]) -> Any:
     from pyspark.sql.functions import col
 
     return data.select(*(col(SPARK.name(name)).alias(place) for name, place in places.items()))
+
+
+def with_column(data: Any, name: str, used: list[str], make: Callable[[list[str]], str]) -> Any:
+    """The frame with one more column, or another one of that name: SQL made of the columns used, under plain names."""
+    from pyspark.sql.functions import col, expr
+
+    places = [f"evenscore_{i}_of_{len(data.columns)}" for i in range(len(used))]
+    held = {column: col(SPARK.name(column)) for column in data.columns}
+    placed = data.select(*held.values(), *(held[column].alias(place) for column, place in zip(used, places, strict=True)))
+    return placed.select(*(column for other, column in held.items() if other != name), expr(make(places)).alias(name))
 
 
 def pilot(engine: Spark, facts: Survey) -> tuple[float, int]:
