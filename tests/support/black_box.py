@@ -196,9 +196,11 @@ def in_ibis(table, folder):
 
 
 def in_dask(table, folder):
+    import dask
     import dask.dataframe as dd
 
-    return dd.from_pandas(table.to_pandas(), npartitions=2)
+    with dask.config.set({"dataframe.convert-string": False}):  # else Dask makes text of decimals and bytes by itself
+        return dd.from_pandas(table.to_pandas(), npartitions=2)
 
 
 CONTAINERS = {

@@ -14,7 +14,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.data.coding import Users, coded_users, encode_integers, independent_users, integer_users, types_in
+from evenscore.data.coding import NO_MICROSECONDS, Users, coded_users, encode_integers, independent_users, integer_users, types_in
 from evenscore.data.columns import (
     LARGEST,
     Column,
@@ -350,7 +350,11 @@ def label_key(label: Any) -> tuple[Any, ...]:
 
 def users_of(column: Column) -> Users:
     """Who each row belongs to, from ids of any kind."""
+    _require_identities(column)
     values = column.values
+    durations = values.dtype == nw.Duration if isinstance(values, nw.Series) else values.dtype.kind == "m"
+    if durations:
+        return integer_users(np.asarray(to_numpy(values)).astype("m8[us]").astype(np.int64))
     if isinstance(values, nw.Series):
         integers = values.dtype.is_integer() and values.dtype not in (nw.Int128, nw.UInt128)
         floats = values.dtype.is_float()
@@ -364,6 +368,28 @@ def users_of(column: Column) -> Users:
         with contextlib.suppress(OverflowError):
             return integer_users(np.asarray(values).astype(np.int64))
     return coded_users(*codes_of(column))
+
+
+def _require_identities(column: Column) -> None:
+    """Refuse ids that not all engines could tell apart; ``coding.canonical_id`` says what an id is."""
+    values = column.values
+    if not isinstance(values, nw.Series):
+        if values.dtype.kind in "mM":
+            micros = values.astype(f"{values.dtype.kind}8[us]")
+            far = np.zeros(len(values), dtype=bool)
+            if values.dtype.kind == "M":
+                far = (micros < np.datetime64("0001-01-01")) | (micros >= np.datetime64("10000-01-01"))
+            column.refuse(np.asarray((micros != values) | far), NO_MICROSECONDS, values)
+        return
+    if values.dtype.is_nested():
+        raise DataError(f"{column} holds {values.dtype}, which is no id; cast it to text")
+    if getattr(values.dtype, "time_unit", None) == "ns":
+        nanoseconds = values.dt.total_nanoseconds() if values.dtype == nw.Duration else values.dt.timestamp("ns")
+    elif values.dtype == nw.Time and "ns" in str(getattr(values.to_native(), "type", "ns")):  # those of polars always are
+        nanoseconds = values.cast(nw.Int64)
+    else:
+        return
+    column.refuse(np.asarray(nanoseconds.to_numpy()) % 1000 != 0, NO_MICROSECONDS, values)
 
 
 def _whole_numbers(ids: NDArray[np.floating[Any]], column: Column) -> Ints:

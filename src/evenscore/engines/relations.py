@@ -68,7 +68,8 @@ def fetch_relation(data: Any, roles: Mapping[str, Any]) -> dict[str, Any]:
     selected = select_columns(types, {}, names, "relation")
     if not selected:
         return {}
-    return retry_step(lambda _: fetch_arrays(data.project(", ".join(selected.values())), types, selected), _blame_relation)
+    users = names.get("user", ())
+    return retry_step(lambda _: fetch_arrays(data.project(", ".join(selected.values())), types, selected, users), _blame_relation)
 
 
 def fits_memory(n_rows: int, limit: int) -> bool:

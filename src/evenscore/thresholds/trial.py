@@ -14,8 +14,9 @@ from typing import Any, Unpack
 import numpy as np
 
 from evenscore.calibration.matching import match_groups, read_scores
-from evenscore.data.coding import FOLDS, hash_ids
-from evenscore.data.columns import find_column, to_numpy
+from evenscore.data.coding import FOLDS
+from evenscore.data.columns import find_column, nulls_in
+from evenscore.data.observations import users_of
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import (
     DataError,
@@ -191,7 +192,10 @@ class ThresholdTrial(Table):
         column = find_column(None, users, "users")
         if self._settings.explore is None:
             return np.zeros(len(column), dtype=bool)
-        hashes = hash_ids(to_numpy(column.values).tolist())
+        if (nulls := nulls_in(column)) is not None:
+            column.refuse(nulls, "is null or NaN")
+        known = users_of(column)
+        hashes = known.hashes(known.codes.astype(np.int64))
         return np.asarray(hashes // FOLDS % RESOLUTION < self._settings.explore * RESOLUTION)
 
     def decide(self, scores: Any, groups: Any, users: Any = None) -> Mask:
