@@ -19,7 +19,7 @@ from evenscore.data.spec import TallySpec
 from evenscore.engines.spill import spill_failure
 from evenscore.engines.sql import DUCKDB, NUMERIC_ROLES, Fields, find_fields, require_identity
 from evenscore.engines.survey import SKETCHED, Answers, Fact
-from evenscore.errors import DataError, FileError, no_column
+from evenscore.errors import DataError, EvenscoreError, FileError, no_column
 from evenscore.types import Array, Floats
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
@@ -146,6 +146,11 @@ def _duckdb() -> Any:
 
 
 # Errors
+
+
+def complaints() -> tuple[type[Exception], ...]:
+    """What a query may raise: DuckDB's own errors, or what became of them."""
+    return (_duckdb().Error, EvenscoreError)
 
 
 def retry_step(step: Callable[[dict[str, str]], Done], blame: Callable[[str], str]) -> Done:

@@ -16,7 +16,7 @@ from evenscore.engines.plans import FETCHED, TallyPlan
 from evenscore.engines.relations import Scan, fits_memory, plan_scan, tally_scan
 from evenscore.engines.sources import Source, blame_file, open_source
 from evenscore.engines.spill import MEMORY_LIMIT, parse_memory_limit, spill_folder
-from evenscore.errors import DataError, OptionError, listing
+from evenscore.errors import DataError, OptionError, listing, warn
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Progress, Say
 
@@ -61,14 +61,20 @@ def plan_files(data: Paths, spec: TallySpec, *, memory_limit: str | int = MEMORY
 
 
 def write_by_user(
-    data: Paths, output: Path, spec: TallySpec, *, memory_limit: str | int = MEMORY_LIMIT, say: Say | None = None
+    data: Paths,
+    output: Path,
+    spec: TallySpec,
+    *,
+    memory_limit: str | int = MEMORY_LIMIT,
+    say: Say | None = None,
+    overwrite: bool = False,
 ) -> ByUser:
     """The user-level file of one or more files; see ``by_user``."""
     limit = parse_memory_limit(memory_limit)
 
     def write(source: Source) -> ByUser:
         with _open_scan(source, spec, limit) as scan:
-            return write_scan(scan, output)
+            return write_scan(scan, output, overwrite=overwrite)
 
     return use_files(data, spec.roles, write, say)
 
@@ -86,7 +92,10 @@ def open_files(data: Paths, roles: Mapping[str, Any] | None = None, say: Say | N
 def use_files(
     data: Paths, roles: Mapping[str, Any], step: Callable[[Source], Done], say: Say | None = None, *, every: bool = False
 ) -> Done:
-    """Open files, take a step with them, and say what was assumed; ``every``: also columns that no role names."""
+    """Open files, take a step with them, and say what was assumed: to whoever listens, else in a warning.
+
+    every: also columns that no role names are made ready.
+    """
     paths = find_files(data)
     names = _list_names(roles)
 
@@ -95,9 +104,8 @@ def use_files(
         return source, step(source)
 
     source, done = retry_step(take, lambda complaint: blame_file(paths, complaint))
-    if say is not None:
-        for note in source.notes:
-            say(note)
+    for note in source.notes:
+        (say or warn)(note)
     return done
 
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evenscore.engines.copying import AS_IT_IS, copied_whole
 from evenscore.engines.duck import PLAIN, Share, connect, run_query
 from evenscore.engines.files import open_files
 from evenscore.engines.paths import Paths, find_files
 from evenscore.engines.sources import Source
 from evenscore.engines.sql import DUCKDB
-from evenscore.errors import DataError, FileError, OptionError, listing, shortened
-from evenscore.saving import write_whole, written_whole
+from evenscore.errors import DataError, FileError, OptionError, hush, listing, shortened
+from evenscore.saving import file_identity, named, refuse_existing
 from evenscore.types import Array, Floats, Say
 
-PARQUET = "FORMAT parquet"
-FORMATS = {".parquet": PARQUET, ".pq": PARQUET, ".csv": "FORMAT csv, HEADER", ".tsv": "FORMAT csv, HEADER, DELIMITER '\t'"}
+PARQUET = f"FORMAT parquet, {AS_IT_IS}"
+TEXT = f"FORMAT csv, HEADER, {AS_IT_IS}"
+FORMATS = {".parquet": PARQUET, ".pq": PARQUET, ".csv": TEXT, ".tsv": f"{TEXT}, DELIMITER '\t'"}
 ADDED = "evenscore_added"  # arrays as a table in SQL
 TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 
@@ -28,18 +29,16 @@ quoted = DUCKDB.name
 # Tables
 
 
-def write_columns(path: Path, columns: Mapping[str, Array]) -> None:
+def write_columns(path: Path, columns: Mapping[str, Array], *, overwrite: bool = False) -> None:
     """Write columns of equal length, whole or not at all; nan becomes null. The same columns give the same bytes."""
     suffix = path.suffix.lower()
     if suffix not in (".csv", ".parquet"):
-        raise FileError(f"cannot write {path}: its name must end in .csv or .parquet")
+        raise FileError(f"cannot write {named(path)}: its name must end in .csv or .parquet")
     plain = {name: column.astype(str) if column.dtype == object else column for name, column in columns.items()}
     options = f"{PARQUET}, COMPRESSION zstd" if suffix == ".parquet" else FORMATS[suffix]
-    with connect(threads=1) as connection, tempfile.TemporaryDirectory(prefix="evenscore") as folder:
+    with copied_whole(path, overwrite=overwrite) as temporary, connect(threads=1) as connection:
         connection.register(ADDED, plain)
-        whole = Path(folder) / f"data{suffix}"
-        connection.execute(f"COPY (SELECT * FROM {ADDED}) TO {DUCKDB.literal(str(whole))} ({options})")
-        write_whole(path, whole.read_bytes())
+        connection.execute(f"COPY (SELECT * FROM {ADDED}) TO {DUCKDB.literal(str(temporary))} ({options})")
 
 
 def write_parquet(rows: Sequence[dict[str, Any]], path: Path) -> None:
@@ -47,7 +46,7 @@ def write_parquet(rows: Sequence[dict[str, Any]], path: Path) -> None:
     kinds = {name: next(type(row[name]) for row in rows if row[name] is not None) for name in rows[0]}
     declared = ", ".join(f"{quoted(name)} {TYPES[kind]}" for name, kind in kinds.items())
     inserted = ", ".join([f"({', '.join('?' * len(kinds))})"] * len(rows))
-    with connect() as connection, written_whole(path, path.suffix) as temporary:
+    with copied_whole(path, overwrite=True) as temporary, connect() as connection:
         connection.execute(f"CREATE TABLE pieces ({declared})")
         connection.execute(f"INSERT INTO pieces VALUES {inserted}", [value for row in rows for value in row.values()])
         connection.execute(f"COPY pieces TO {DUCKDB.literal(str(temporary))} ({PARQUET})")
@@ -105,23 +104,27 @@ def count_outside(stream: Stream, ranges: Sequence[tuple[str, float, float]]) ->
     return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def copy_with_column(stream: Stream, expression: str, name: str, path: Path, progress: Share | None = None) -> None:
+def copy_with_column(
+    stream: Stream, expression: str, name: str, path: Path, progress: Share | None = None, *, overwrite: bool = False
+) -> None:
     """Write all rows with one more column; a missing score stays missing."""
     column = f"CASE WHEN {_is_missing(stream.score)} THEN NULL ELSE {expression} END"
     source = stream.source
     held = _held(source, path)
     rows = f"SELECT {', '.join(f'{sql} AS c{i}' for i, sql in enumerate([*held.values(), column]))} FROM {source.sql}"
-    _copy(rows, source, [name], path, progress)
+    _copy(rows, source, [name], path, progress, overwrite)
 
 
-def copy_with_arrays(data: Paths, arrays: Mapping[str, Floats], path: Path, progress: Share | None = None) -> None:
+def copy_with_arrays(
+    data: Paths, arrays: Mapping[str, Floats], path: Path, progress: Share | None = None, *, overwrite: bool = False
+) -> None:
     """Write all rows with a column for each array, in the order of the rows; nan becomes null."""
-    source = open_files(data)
+    source = open_files(data, say=hush)
     held = _held(source, path)
     columns = ", ".join(f"{sql} AS c{i}" for i, sql in enumerate(held.values()))
     added = ", ".join(f"nullif(added.{quoted(name)}, 'nan'::DOUBLE) AS c{len(held) + i}" for i, name in enumerate(arrays))
     rows = f"SELECT held.*, {added} FROM (SELECT {columns} FROM {source.sql}) AS held POSITIONAL JOIN {ADDED} AS added"
-    _copy(rows, source, list(arrays), path, progress, {ADDED: arrays})
+    _copy(rows, source, list(arrays), path, progress, overwrite, {ADDED: arrays})
 
 
 def _copy(
@@ -130,18 +133,19 @@ def _copy(
     new: Sequence[str],
     path: Path,
     progress: Share | None,
+    overwrite: bool,
     tables: Mapping[str, Mapping[str, Array]] | None = None,
 ) -> None:
     """Write what SQL selects as c0, c1, ..., if the file and its new columns can be called so."""
     if path.suffix.lower() not in FORMATS:
-        raise OptionError(f"{path}: results are written as {listing(FORMATS)}")
+        raise OptionError(f"{named(path)}: results are written as {listing(FORMATS)}")
     if taken := [name for name in new if name.lower() in {known.lower() for known in source.held}]:
         raise OptionError(f"the data has a column {shortened(taken[0])} already; give the new one another name")
     if source.twice:
         raise DataError(f"the data has more than one column called {listing(map(repr, source.twice))}; rename or drop the others")
-    named, options = _name_columns(rows, [*source.held, *new], path)
-    with written_whole(path, path.suffix) as temporary:
-        run_query(f"COPY ({named}) TO {DUCKDB.literal(str(temporary))} ({options})", progress, tables)
+    selected, options = _name_columns(rows, [*source.held, *new], path)
+    with copied_whole(path, overwrite=overwrite) as temporary:
+        run_query(f"COPY ({selected}) TO {DUCKDB.literal(str(temporary))} ({options})", progress, tables)
 
 
 def _name_columns(rows: str, names: list[str], path: Path) -> tuple[str, str]:
@@ -184,10 +188,11 @@ def _is_altered(text: str, value: str, kind: str) -> str:
     return f"{text} IS NOT NULL AND ({altered})"
 
 
-def refuse_overwriting(data: Paths, path: Path) -> None:
-    """The result must not take the place of what it is made from."""
-    if path.exists() and any(Path(name).samefile(path) for name in find_files(data)):
-        raise OptionError(f"{path} is read and written at once; give the result another name")
+def refuse_overwriting(data: Paths, path: Path, overwrite: bool = False) -> None:
+    """The result must not take the place of what it is made from, nor of anything else unless told so."""
+    if path.exists() and file_identity(path) in map(file_identity, find_files(data)):
+        raise OptionError(f"{named(path)} is read and written at once; give the result another name")
+    refuse_existing(path, overwrite)
 
 
 def _is_missing(score: str) -> str:
