@@ -19,8 +19,10 @@ from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.tally_state import GroupTally, Tally
 from evenscore.types import Floats, Ints
 
-DOMINANT = 4.0  # squares of a cell before merging, over what a merged cell usually has: beyond it one person may stand out
-WINDOW = 7  # merged cells from which what is usual is taken
+DOMINANT = 8.0  # squares of a cell before merging, over what a merged cell usually has: beyond it one person may stand out
+WINDOW = 7  # merged cells from which what is usual is taken,
+TRIMMED = 0.1  # without this share of their cells before merging
+FEW = 5  # means of fewer cells are no median to rely on
 SHARE = 0.25  # of the largest possible contribution of a person: sums are rounded to a power of two that is at least that
 PHASE = (5**0.5 - 1) / 2  # multiples of it are spread evenly: where the steps of each sum begin
 
@@ -28,7 +30,7 @@ PHASE = (5**0.5 - 1) / 2  # multiples of it are spread evenly: where the steps o
 # Outcomes of a cell, multiplied and moved
 
 
-def _transformed(tally: Tally, scale: Sequence[Floats], shift: Sequence[Floats]) -> Tally:
+def _transformed(tally: Tally, scale: Sequence[Floats] | Floats, shift: Sequence[Floats] | Floats) -> Tally:
     """The tally of outcomes ``scale * y + shift``, by group and cell: (n_cells,) or (2 weightings, n_cells) each."""
     groups = tuple(
         replace(
@@ -76,38 +78,43 @@ def _ratio(top: Floats, bottom: Floats) -> Floats:
 
 
 def clipped(tally: Tally, cells: Ints) -> Tally:
-    """Outcomes drawn towards what is usual around them where the squares of a cell are beyond what is usual for a merged cell.
+    """Outcomes drawn towards what is usual around them, where the squares of a cell are far beyond what a merged cell usually has.
 
-    ``cells``: the merged cell of each cell. What is usual, mean and variance, is the median of WINDOW neighbouring merged cells,
-    which a few people do not move.
+    ``cells``: the merged cell of each cell. What is usual is taken from WINDOW merged cells around, in ways that a few people
+    do not move: the median of the means of their cells, and the squares per user without the largest.
     """
+    weight, outcome = (np.stack([group.vectors[name][0] for group in tally.group_tallies]) for name in ("W", "Y"))
+    ww, wy, yy = (np.stack([_diagonal(group, name)[0] for group in tally.group_tallies]) for name in ("ww", "wy", "yy"))
     n = int(cells[-1]) + 1
-    merged = [group.remapped(cells, n) for group in tally.group_tallies]
-    weights = np.stack([_diagonal(group, "ww")[0] for group in merged])
-    means = np.stack([_ratio(group.vectors["Y"][0], group.vectors["W"][0]) for group in merged])
-    wy, yy = (np.stack([_diagonal(group, name)[0] for group in merged]) for name in ("wy", "yy"))
-    variances = _ratio(np.maximum(yy - 2 * means * wy + means**2 * weights, 0), weights)
-    near = np.clip(np.arange(n) - WINDOW // 2, 0, max(n - WINDOW, 0))[:, None] + np.arange(min(WINDOW, n))
-    there = weights > 0
-    usual = np.nanquantile(np.where(there, variances, np.nan)[:, near], 0.5, axis=(0, 2), method="lower")
-    scales, shifts = [], []
-    for group, own, heavy, some in zip(tally.group_tallies, means, weights, there, strict=True):
-        around = np.where(some, own, np.nan)[near] if some.sum() > 2 else np.where(there, means, np.nan).T.ravel()[None]
-        centre = np.broadcast_to(np.nan_to_num(_median(around)), n)[cells]
-        ww, wy, yy = (_diagonal(group, name)[0] for name in ("ww", "wy", "yy"))
-        squares = np.maximum(yy - 2 * centre * wy + centre**2 * ww, 0)
-        scale = np.sqrt(np.minimum(1, _ratio(DOMINANT * (heavy * usual)[cells], squares)))
-        scale[squares <= DOMINANT * (heavy * usual)[cells]] = 1
-        scales.append(scale)
-        shifts.append((1 - scale) * centre)
-    return _transformed(tally, scales, shifts)
+    heavy = np.stack([_diagonal(group.remapped(cells, n), "ww")[0] for group in tally.group_tallies])
+    scale, shift = np.ones_like(ww), np.zeros_like(ww)
+    for cell in range(n):
+        first = max(0, min(cell - WINDOW // 2, n - WINDOW))
+        near = slice(*np.searchsorted(cells, [first, first + WINDOW]))
+        centre = _typical_means(outcome[:, near], weight[:, near])[:, None]
+        squares = np.maximum(yy[:, near] - 2 * centre * wy[:, near] + centre**2 * ww[:, near], 0)
+        most = DOMINANT * _typical_square(squares, ww[:, near]) * heavy[:, [cell]]
+        own = cells[near] == cell
+        inside = cells == cell
+        scale[:, inside] = np.sqrt(np.where(squares > most, _ratio(np.broadcast_to(most, squares.shape), squares), 1.0))[:, own]
+        shift[:, inside] = (1 - scale[:, inside]) * centre
+    return _transformed(tally, scale, shift)
 
 
-def _median(values: Floats) -> Floats:
-    """Of each row; nan in a row without numbers."""
-    ordered = np.sort(values, axis=-1)
-    middle = np.maximum(np.isfinite(values).sum(axis=-1) - 1, 0) // 2
-    return np.take_along_axis(ordered, middle[..., None], axis=-1)[..., 0]
+def _typical_means(outcome: Floats, weight: Floats) -> Floats:
+    """The median of the cells' means, by group; of all groups for one with few cells."""
+    means = _ratio(outcome, weight)
+    every = means[weight > 0]
+    own = [mean[there] for mean, there in zip(means, weight > 0, strict=True)]
+    return np.array([np.median(each if len(each) >= FEW else every) for each in own])
+
+
+def _typical_square(squares: Floats, weight: Floats) -> float:
+    """Squares per user, without the tenth of the cells where they are largest."""
+    there = weight > 0
+    ratio, kept = squares[there] / weight[there], weight[there]
+    order = np.argsort(ratio)[: max(1, int(len(ratio) * (1 - TRIMMED)))]
+    return float((ratio * kept)[order].sum() / kept[order].sum())
 
 
 # Rounding: what remains
@@ -116,7 +123,8 @@ def _median(values: Floats) -> Floats:
 def rounded(tally: Tally) -> Tally:
     """Every sum in which outcomes are, rounded to a power of two that is at least a quarter of what one person can put into it.
 
-    Means of cells, tilts inside cells and residuals from the mean are rounded each by itself, and all sums made of them again.
+    Means of cells, tilts inside cells and products of residuals from the mean are rounded each by itself, and all sums made of them
+    again. Sums of weight times residual, which hardly matter, are taken as 0, so that they tell nothing.
     The steps begin elsewhere in each cell and pair of cells, so that many small sums do not all become 0.
     """
     tally = _recentred(tally)
@@ -136,12 +144,15 @@ def rounded(tally: Tally) -> Tally:
             blocks={
                 **group.blocks,
                 "vectors": _rounded_vectors(group.vectors, size, widths, phase),
-                "pairs": _rounded_pairs(group.pairs, size, size),
+                "pairs": _rounded_pairs(group.pairs, (group, group), (size, size)),
             },
         )
         for group, size in zip(residual.group_tallies, sizes, strict=True)
     )
-    cross = {(g, h): _rounded_pairs(sums, sizes[g], sizes[h]) for (g, h), sums in residual.cross.items()}
+    made = residual.group_tallies
+    cross = {
+        (g, h): _rounded_pairs(sums, (made[g], made[h]), (sizes[g], sizes[h])) for (g, h), sums in residual.cross.items()
+    }
     residual = replace(residual, group_tallies=groups, cross_blocks={**residual.cross_blocks, "pairs": cross})
     return _transformed(residual, ones, shifts)
 
@@ -168,26 +179,39 @@ def _sizes(residual: Tally) -> list[Floats]:
 def _rounded_vectors(sums: Sums, size: Floats, widths: Floats, phase: Floats) -> Sums:
     v = {name: sums[name] for name in sums.moments.names}
     there = v["W"] > 0
-    squares = {name: _binned(v[name], _step(v[name]), phase) * there for name in ("Y2", "V2")}
+    nothing = np.zeros_like(v["W"])
+    squares = _binned(v["Y2"], _step(v["Y2"]), phase) * there
     tilt = _binned(v["XY"], _step(size) * widths, phase) * there
-    first = {"Y": np.zeros_like(tilt), "XY": tilt, "V1": _binned(v["V1"], _step(np.sqrt(np.maximum(v["V2"], 0))))}
-    return Sums.from_named(sums.moments, {**v, **first, **squares})
+    made = {"Y": nothing, "XY": tilt, "Y2": squares, "V1": nothing, "V2": squares * _ratio(v["V0"], v["W"])}
+    return Sums.from_named(sums.moments, {**v, **made})
 
 
-def _rounded_pairs(sums: PairSums, left: Floats, right: Floats) -> PairSums:
+def _rounded_squares(group: GroupTally) -> Floats:
+    """Squares of residuals over users, (2, n_cells)."""
+    squares = _diagonal(group, "yy")
+    return _binned(squares, _step(squares), _phases(np.arange(squares.shape[1]))) * (_diagonal(group, "ww") > 0)
+
+
+def _rounded_pairs(sums: PairSums, groups: tuple[GroupTally, GroupTally], sizes: tuple[Floats, Floats]) -> PairSums:
+    """Products of residuals: squares by cell, and for pairs of cells one correlation for those about as far apart.
+
+    A person with rows in many cells is in many pairs, and would be found where all their intervals meet.
+    """
     c, d = np.divmod(sums.pairs, sums.n_cells)
-    ww, wy, yw, yy = (sums[name] for name in ("ww", "wy", "yw", "yy"))
-    most = np.sqrt(np.abs(ww))
     own = np.asarray((c == d) & sums.within)
-    product = np.where(own, yy, left[:, c] * right[:, d])
-    phase = np.where(own, _phases(c), _phases(c * sums.n_cells + d + 1))
-    values = (
-        ww,
-        _binned(wy, _step(most * right[:, d])),
-        _binned(yw, _step(most * left[:, c])),
-        _binned(yy, _step(product), phase) * (ww != 0),
-    )
-    return replace(sums, values=np.stack(values, axis=1))
+    ww, yy = sums["ww"], np.where(own, 0.0, sums["yy"])
+    left, right = (np.sqrt(_ratio(_rounded_squares(group), _diagonal(group, "ww"))) for group in groups)
+    expected = np.where(own, 0.0, ww * left[:, c] * right[:, d])
+    apart = np.frexp(np.abs(c - d))[1]
+    largest = np.sqrt(np.prod([(size**2).sum(axis=1) for size in sizes], axis=0))
+    products = np.empty_like(yy)
+    for weighting in range(2):
+        of_all, usual = (np.bincount(apart, each[weighting]) for each in (yy, expected))
+        step = np.broadcast_to(_step(largest[weighting]), of_all.shape)
+        products[weighting] = _ratio(_binned(of_all, step, _phases(np.arange(len(of_all)))), usual)[apart] * expected[weighting]
+    products[:, own] = _rounded_squares(groups[0])[:, c[own]]
+    nothing = np.zeros_like(ww)
+    return replace(sums, values=np.stack([ww, nothing, nothing, products], axis=1))
 
 
 def _step(largest: Floats) -> Floats:
@@ -196,11 +220,10 @@ def _step(largest: Floats) -> Floats:
     return np.where(positive, np.exp2(np.ceil(np.log2(np.where(positive, SHARE * largest, 1.0)))), 0.0)
 
 
-def _binned(values: Floats, step: Floats, phase: Floats | None = None) -> Floats:
-    """The middle of the interval of that length in which each value lies; without a phase 0 is the middle of one."""
-    offset = 0.5 if phase is None else phase
+def _binned(values: Floats, step: Floats, phase: Floats) -> Floats:
+    """The middle of the interval of that length in which each value lies; intervals begin at ``-phase`` times their length."""
     steps = np.where(step > 0, step, 1.0)
-    return np.where(step > 0, (np.floor(values / steps + offset) - offset + 0.5) * step, 0.0)
+    return np.where(step > 0, (np.floor(values / steps + phase) - phase + 0.5) * step, 0.0)
 
 
 def _phases(numbers: Ints) -> Floats:
