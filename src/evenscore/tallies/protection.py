@@ -150,16 +150,16 @@ def rounded(tally: Tally) -> Tally:
         for group, size in zip(residual.group_tallies, sizes, strict=True)
     )
     made = residual.group_tallies
-    cross = {
-        (g, h): _rounded_pairs(sums, (made[g], made[h]), (sizes[g], sizes[h])) for (g, h), sums in residual.cross.items()
-    }
+    cross = {(g, h): _rounded_pairs(sums, (made[g], made[h]), (sizes[g], sizes[h])) for (g, h), sums in residual.cross.items()}
     residual = replace(residual, group_tallies=groups, cross_blocks={**residual.cross_blocks, "pairs": cross})
-    return _transformed(residual, ones, shifts)
+    return replace(_transformed(residual, ones, shifts), rounded=True)
 
 
 def _recentred(tally: Tally) -> Tally:
     """Around a round number: the mean of everybody, to every digit, would show what the last person has."""
-    weight, outcome, square = (sum(float(group.vectors[name][0].sum()) for group in tally.group_tallies) for name in ("W", "Y", "Y2"))
+    weight, outcome, square = (
+        sum(float(group.vectors[name][0].sum()) for group in tally.group_tallies) for name in ("W", "Y", "Y2")
+    )
     mean = outcome / weight
     deviation = np.sqrt(max(square / weight - mean**2, 0.0))
     if deviation == 0:
@@ -172,7 +172,7 @@ def _sizes(residual: Tally) -> list[Floats]:
     """At most how far one person moves a cell's total, (2, n_cells) a group; no less than half of what is usual of all cells."""
     squares = [np.maximum(_diagonal(group, "yy"), 0) for group in residual.group_tallies]
     weights = [_diagonal(group, "ww") for group in residual.group_tallies]
-    usual = _ratio(sum(each.sum(axis=1) for each in squares), sum(each.sum(axis=1) for each in weights))[:, None]  # type: ignore[arg-type]
+    usual = _ratio(sum(each.sum(axis=1) for each in squares), sum(each.sum(axis=1) for each in weights))[:, None]
     return [np.sqrt(np.maximum(square, 0.5 * usual * weight)) for square, weight in zip(squares, weights, strict=True)]
 
 
@@ -203,12 +203,13 @@ def _rounded_pairs(sums: PairSums, groups: tuple[GroupTally, GroupTally], sizes:
     left, right = (np.sqrt(_ratio(_rounded_squares(group), _diagonal(group, "ww"))) for group in groups)
     expected = np.where(own, 0.0, ww * left[:, c] * right[:, d])
     apart = np.frexp(np.abs(c - d))[1]
-    largest = np.sqrt(np.prod([(size**2).sum(axis=1) for size in sizes], axis=0))
+    largest = np.prod([np.sqrt((size**2).sum(axis=1)) for size in sizes], axis=0)
     products = np.empty_like(yy)
     for weighting in range(2):
-        of_all, usual = (np.bincount(apart, each[weighting]) for each in (yy, expected))
+        of_all, usual = (np.bincount(apart, each[weighting]).astype(np.float64) for each in (yy, expected))
         step = np.broadcast_to(_step(largest[weighting]), of_all.shape)
-        products[weighting] = _ratio(_binned(of_all, step, _phases(np.arange(len(of_all)))), usual)[apart] * expected[weighting]
+        correlation = np.clip(_ratio(_binned(of_all, step, _phases(np.arange(len(of_all)))), usual), -1, 1)
+        products[weighting] = correlation[apart] * expected[weighting]
     products[:, own] = _rounded_squares(groups[0])[:, c[own]]
     nothing = np.zeros_like(ww)
     return replace(sums, values=np.stack([ww, nothing, nothing, products], axis=1))
@@ -237,9 +238,9 @@ def _score_widths(lattice: Lattice) -> Floats:
     """How wide cells are in units of the score, (n_cells,); 0 for a cell that is one value."""
     if lattice.discrete:
         return np.zeros(lattice.n_cells)
-    edges = lattice.edges if lattice.scale == "rank" else lattice.to_score(lattice.axis_edges)
-    ends = [[lattice.low], edges, [lattice.high]] if lattice.scale == "rank" else [edges]
-    return np.asarray(np.diff(np.concatenate(ends)))
+    if lattice.scale == "rank":
+        return np.diff(np.concatenate([[lattice.low], lattice.edges, [lattice.high]]))
+    return np.diff(lattice.to_score(lattice.axis_edges))
 
 
 def score_limits(tally: Tally, min_users: int) -> tuple[float, float]:
@@ -266,4 +267,6 @@ def _limited(group: GroupTally, low: float, high: float) -> GroupTally:
     v = {name: group.vectors[name] for name in group.vectors.moments.names}
     scores = np.clip(v["X"], v["W"] * low, v["W"] * high)
     along = np.where(scores == v["X"], v["XY"], _ratio(scores, v["W"]) * v["Y"])
-    return replace(group, blocks={**group.blocks, "vectors": Sums.from_named(group.vectors.moments, {**v, "X": scores, "XY": along})})
+    return replace(
+        group, blocks={**group.blocks, "vectors": Sums.from_named(group.vectors.moments, {**v, "X": scores, "XY": along})}
+    )

@@ -1,7 +1,8 @@
 """A tally that can be handed out: cells are merged until each of them, and each pair that is kept, stands for enough users.
 
 A pair sum of two cells is about the users that are in both, and may be about one person when each cell holds thousands. How many
-they are is not kept, but bounded from below by what is: cells are merged until it is certain that there are enough.
+they are is not kept, but bounded from below by what is: cells are merged until it is certain that there are enough. One of many may
+still be nearly all of a sum: ``protection`` sees to outcomes and scores.
 """
 
 from __future__ import annotations
