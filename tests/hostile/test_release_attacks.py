@@ -218,8 +218,9 @@ def test_no_attack_comes_near_on_random_incomes(seed):
     except es.DataError:
         return
     knowledge = float(data["y"][user != top].mean())
-    for name in ("extremes", "moments", "pair_sums"):
-        assert error_of(ATTACKS[name](released, knowledge), own[top] * 1e4) > SAFE, name
+    errors = [error_of(ATTACKS[name](released, knowledge), own[top] * 1e4) for name in ("extremes", "moments", "pair_sums")]
+    if min(errors) <= SAFE:  # one of dozens of numbers is near by chance if it stays where it is when the outcome moves
+        assert min(reach(data, top, shares=(SAFE,))) >= SAFE, errors
 
 
 # Scores are about people, too
