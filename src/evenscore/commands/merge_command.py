@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("files", metavar="TALLY|USERS...", nargs=-1, required=True)
 @click.option("--output", "--out", "-o", metavar="PATH", required=True, help="Where the result goes.")
 @click.option("--by-user", is_flag=True, help="Keep user-level rows, so that more days can be added later.")
-@click.option("--release", "min_users", type=int, metavar="USERS", help="Thin the result: every sum stands for so many users.")
+@click.option("--release", "min_users", type=int, metavar="USERS", help="Thin and round it: every sum stands for so many users.")
 @click.option("--memory-limit", default="1GB", show_default=True, metavar="SIZE", help="Beyond it, users are sorted out on disk.")
 @overwrite_option
 @output_options

@@ -42,7 +42,7 @@ BY_USER = "holds user-level rows: what each user put into each cell, under the i
 @click.option("--split", metavar="SHARE", help="Only a share of the users, such as 1/4; a hash of the id decides.")
 @click.option("--memory-limit", default="1GB", show_default=True, metavar="SIZE", help="Beyond it, users are sorted out on disk.")
 @click.option("--by-user", is_flag=True, help="Keep what each user put into each cell, for data in which users come again.")
-@click.option("--release", "min_users", type=int, metavar="USERS", help="Thin the tally: every sum stands for so many users.")
+@click.option("--release", "min_users", type=int, metavar="USERS", help="Thin and round it: every sum stands for so many users.")
 @click.option("--explain", is_flag=True, help="Say what would be done, and do nothing.")
 @overwrite_option
 @output_options

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from evenscore.data.columns import shortened
 from evenscore.engines.sql import DUCKDB
 from evenscore.errors import FileError
-from evenscore.saving import named
+from evenscore.saving import file_identity, named
 from evenscore.tallies.archive import is_tally_file
 
 Paths = str | os.PathLike[str] | list[Any] | tuple[Any, ...]
@@ -34,17 +34,8 @@ def find_files(data: Paths) -> tuple[str, ...]:
     """The files that a path, folder, glob or list of these stands for; one under two names, or beside a link to it, is one."""
     found: dict[Any, str] = {}
     for path in _find(data):
-        found.setdefault(file_identity(path), path)
+        found.setdefault(file_identity(path) or path, path)
     return tuple(found.values())
-
-
-def file_identity(path: str) -> Any:
-    """What is the same for all names of a file."""
-    try:
-        status = Path(path).stat()
-    except OSError:  # a link to nothing; reading it says so
-        return path
-    return (status.st_dev, status.st_ino) if status.st_ino else os.path.realpath(path)
 
 
 def _find(data: Paths) -> Iterable[str]:

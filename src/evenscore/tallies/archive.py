@@ -73,7 +73,7 @@ class _BlockEntry(msgspec.Struct, frozen=True):
 # The header holds what the dataclasses say, typed as there, and refuses what they do not know.
 COUNTS = ("n_users", "n_rows", "n_unlabelled")
 PLAIN = ("n_spanning", "centre", "binary", "columns", "dropped", "frame_kind")
-LATER: dict[str, Any] = {"split": None, "released": None, "left_out": {}}
+LATER: dict[str, Any] = {"split": None, "released": None, "left_out": {}, "rounded": False}  # not written while they say nothing
 _TYPES = get_type_hints(Tally)
 _Group: Any = msgspec.defstruct("_Group", [("label", Any), *((name, int) for name in COUNTS)], forbid_unknown_fields=True)
 _Header: Any = msgspec.defstruct(
@@ -88,6 +88,7 @@ _Header: Any = msgspec.defstruct(
         *((name, _TYPES[name], default) for name, default in LATER.items()),
     ],
     forbid_unknown_fields=True,
+    omit_defaults=True,
 )
 
 

@@ -140,7 +140,7 @@ class Tally(Table):
     ``groups``, a < b. sketch: the smallest hashes of user ids, or None when rows are independent users. dropped: rows left out
     because of nulls, by column. split: the share of users that was tallied, None for all. released: (users that every cell and
     pair of cells has at least, cells before they were merged), None as long as nothing was thinned. left_out: why optional blocks
-    are missing, by name.
+    are missing, by name. rounded: whether a release clipped and rounded the outcomes.
     """
 
     lattice: Lattice
@@ -157,6 +157,7 @@ class Tally(Table):
     split: str | None = None
     released: tuple[int, int] | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    rounded: bool = False
 
     @classmethod
     def zero(cls, lattice: Lattice) -> Tally:
@@ -251,8 +252,9 @@ class Tally(Table):
         """A coarser tally to hand out: every cell, and every pair of cells, stands for at least ``min_users`` users.
 
         Neighbouring cells are merged until that is certain. User folds and hashes, counts of left-out rows and rows without a known
-        outcome are gone; the result says how many cells are left. It protects against reading single people off the sums, not
-        against comparing releases of nearly the same data.
+        outcome are gone; the result says how many cells are left. Outcomes other than 0/1 are clipped where one person stands out,
+        and each sum of them is rounded to at least a quarter of what one person can put into it; scores end where enough people
+        are. Sums of 0/1 outcomes stay exact: whoever compares two releases that differ by one person sees that person's outcome.
         """
         from evenscore.tallies.release import release
 
@@ -302,6 +304,13 @@ class Tally(Table):
                 f"released: cells were merged until each, and each pair, stands for at least {least:,} users; "
                 f"{self.lattice.n_cells} of {before} cells are left, and no user folds"
             )
+        if self.rounded:
+            notes.append(
+                "outcomes are clipped where one person stood out, and each sum of them is rounded to at least a quarter of what "
+                "one person can put into it"
+            )
+        elif self.released and self.binary:
+            notes.append("sums of 0/1 outcomes are not rounded: two releases that differ by one person show that person's outcome")
         notes += [f"block {name!r} is left out: {reason}" for name, reason in self.left_out.items()]
         return notes
 
