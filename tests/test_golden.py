@@ -34,6 +34,13 @@ MAGNIFIED = {
 }
 
 
+# What later versions do not say any more: limits such as -22,273 to 22,274 for a rate, where fewer than two effective users are near.
+WITHDRAWN = {
+    "few-users.tally: curves": {"se", "ci_low", "ci_high", "band_low", "band_high"},
+    "released.tally: curves": {"se", "ci_low", "ci_high", "band_low", "band_high"},
+}
+
+
 def differences(found, expected, path="", close=CLOSE, drawn=CLOSE):
     """Where two results differ, in words; a later version may say more than was expected, but not less."""
     if isinstance(found, dict) and isinstance(expected, dict):
@@ -59,6 +66,7 @@ def is_number(value):
 def assert_as_expected(compute, name):
     limits = (CLOSE, CLOSE) if SAME_ARITHMETIC else (MAGNIFIED.get(name, CLOSE), MONTE_CARLO)
     lines = differences(compute(), EXPECTED[name], "", *limits)
+    lines = [line for line in lines if line.split(" is ")[0].rpartition("/")[2] not in WITHDRAWN.get(name, ())]
     assert not lines, "\n".join([f"{len(lines)} differences", *lines[:20]])
 
 

@@ -17,7 +17,7 @@ from evenscore.errors import require_alpha, require_gap
 from evenscore.estimation.bandwidth import settle
 from evenscore.estimation.fitted_curves import own_covariance
 from evenscore.estimation.gaps import MIN_EFFECTIVE
-from evenscore.estimation.inference import DRAWS, PValue, draw_normal, empirical_p, seeded
+from evenscore.estimation.inference import DRAWS, PValue, draw_normal, empirical_p, seeded, small_sample
 from evenscore.estimation.multiplicity import holm
 from evenscore.estimation.pairwise import GroupPair, PairwiseTest
 from evenscore.estimation.smoothing import Smoothing, unsmoothed
@@ -196,7 +196,7 @@ def _own_grid(view: GroupView, smoothing: Smoothing) -> _Grid | None:
         keep = effective >= MIN_EFFECTIVE
     if not keep.any():
         return None
-    scaled = smooth.matrix * (effective / (effective - 1))[:, None]
+    scaled = smooth.matrix * small_sample(effective)[:, None]
     return _Grid(
         view=view,
         position=points[keep],

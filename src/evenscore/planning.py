@@ -26,6 +26,7 @@ from evenscore.threads import in_one_thread
 DRAWS = 4000
 MODEL_USERS = 4000  # users of the simulated stand-in when there is no tally; its sums are scaled afterwards
 MOST_USERS = 1e9
+HALVINGS = 60  # of a ratio on the scale of logarithms; a dozen do
 BETA = (2, 2)  # of scores that are assumed
 
 
@@ -233,11 +234,13 @@ def _smallest_gap(comparison: Comparison, method: str, *, alpha: float, power: f
 def _needed(smallest: Any, gap: float, total: int) -> float:
     """How many times the users are needed, by bisection; the smallest gap falls as users grow."""
     low, high = 20 / total, 1.0
-    while smallest(high) > gap:
+    while smallest(high) > gap:  # at most 1 + log4(MOST_USERS / total) times
         low, high = high, high * 4
-        if high * total > MOST_USERS:
+        if not high * total <= MOST_USERS:
             return np.nan
-    while high / low > 1.01:
+    for _ in range(HALVINGS):
+        if not high / low > 1.01:
+            break
         middle = float(np.sqrt(low * high))
         low, high = (middle, high) if smallest(middle) > gap else (low, middle)
     return high

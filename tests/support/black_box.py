@@ -39,12 +39,16 @@ def time_limit(seconds: float = LIMIT):
         raise EndlessError(f"it did not end within {seconds} seconds")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    outer, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
+    if 0 < outer < seconds:  # a limit around this one is nearer
+        signal.setitimer(signal.ITIMER_REAL, outer)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        if outer:
+            signal.setitimer(signal.ITIMER_REAL, max(outer - (min(seconds, outer) - left), 1e-6))
 
 
 # The command line

@@ -9,6 +9,7 @@ import os
 import warnings
 
 import numpy as np
+from black_box import time_limit
 
 import evenscore as es
 
@@ -45,14 +46,17 @@ TRIED = {"a result": 0, "a reason": 0}  # of all calls in this run
 
 
 def survives(call, *arguments, **options):
-    """Whether a result (True) or an EvenscoreError (False) came; anything else is raised. A result must also show itself."""
+    """Whether a result (True) or an EvenscoreError (False) came; anything else is raised, and so is what does not end.
+
+    A result must also show itself.
+    """
     found = _survives(call, arguments, options)
     TRIED["a result" if found else "a reason"] += 1
     return found
 
 
 def _survives(call, arguments, options):
-    with warnings.catch_warnings():
+    with time_limit(), warnings.catch_warnings():
         warnings.simplefilter("ignore", es.EvenscoreWarning)
         try:
             show(call(*arguments, **options))

@@ -106,6 +106,7 @@ def save_lookup(calibrator: Calibrator, path: Path) -> None:
     kind = path.suffix.lower()
     if kind not in (".csv", ".parquet"):
         raise OptionError(f"{named(path)}: a lookup table is written as .csv or .parquet")
+    require_utf8(calibrator.groups)
     rows = lookup_rows(calibrator)
     names = _group_names(calibrator)
     text = kind == ".csv" or not _one_type(calibrator)
@@ -126,25 +127,55 @@ def _csv(rows: list[dict[str, Any]]) -> bytes:
     writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    return buffer.getvalue().encode("utf-8", "backslashreplace")
+    return buffer.getvalue().encode("utf-8")
 
 
 def _group_names(calibrator: Calibrator) -> list[str]:
     width = len(label_values(calibrator.groups[0]))
     known = list(calibrator.columns.group) if calibrator.columns is not None else []
-    usable = len(known) == width and not set(known) & set(PIECE)
+    taken = {*PIECE, *(name.lower() for name in known)}  # engines take names that differ in case alone for one
+    usable = len(known) == width and len(taken) == len(PIECE) + width and all(map(_is_name, known))
     return known if usable else ["group"] if width == 1 else [f"group_{i + 1}" for i in range(width)]
 
 
+def _is_name(name: str) -> bool:
+    """Whether a column of a file can be called so."""
+    return bool(name) and "\x00" not in name and is_utf8(name)
+
+
 def _one_type(calibrator: Calibrator) -> bool:
-    """Whether each group column has labels of one plain type."""
-    columns = zip(*map(label_values, calibrator.groups), strict=True)
+    """Whether each group column has labels of one plain type, and no integers that files have no type for."""
+    columns = list(zip(*map(label_values, calibrator.groups), strict=True))
     kinds = [{type(value) for value in column} for column in columns]
-    return all(len(kind) == 1 and kind <= {str, int, float, bool} for kind in kinds)
+    plain = all(len(kind) == 1 and kind <= {str, int, float, bool} for kind in kinds)
+    return plain and all(is_int64(value) for column in columns for value in column if type(value) is int)
 
 
 def _as_text(label: Any) -> str:
     return label if isinstance(label, str) else str(label)
+
+
+def is_int64(value: int) -> bool:
+    """Whether an integer is one in other engines, too."""
+    return -(2**63) <= value < 2**63
+
+
+def is_utf8(text: str) -> bool:
+    """Whether text can be written: half of a surrogate pair cannot."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def require_utf8(labels: Sequence[Any]) -> None:
+    """Labels that other programs can read."""
+    for label in labels:
+        if not all(is_utf8(_as_text(value)) for value in label_values(label)):
+            raise EvenscoreError(
+                f"group label {shortened(label)} holds half of a surrogate pair, which no file can: repair the text, then fit again"
+            )
 
 
 def refuse_equal_texts(labels: Sequence[Any]) -> None:

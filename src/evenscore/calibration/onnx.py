@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenscore.calibration.export import ON_UNKNOWN, refuse_equal_texts
+from evenscore.calibration.export import ON_UNKNOWN, is_int64, refuse_equal_texts, require_utf8
 from evenscore.calibration.maps import LARGEST, Segment
 from evenscore.errors import EvenscoreError, require_option
 from evenscore.saving import write_whole
@@ -26,7 +26,7 @@ def save_onnx(calibrator: Calibrator, path: Path, on_unknown: str) -> None:
 
 
 def onnx_model(calibrator: Calibrator, on_unknown: str = "null") -> Any:
-    """The model. ``group`` is an integer when all labels are, else text; parts of an intersection are joined by " × ".
+    """The model. ``group`` is an integer when all labels are (of 64 bits), else text; parts of an intersection are joined by " × ".
 
     Unknown groups have NaN ("null"), the pooled map or their score.
     """
@@ -35,7 +35,7 @@ def onnx_model(calibrator: Calibrator, on_unknown: str = "null") -> Any:
         from onnx import TensorProto, checker, helper, numpy_helper
     except ImportError:
         raise EvenscoreError("ONNX export needs onnx: install evenscore[onnx]") from None
-    integers = all(type(group) is int for group in calibrator.groups)
+    integers = all(type(group) is int and is_int64(group) for group in calibrator.groups)
     labels = list(calibrator.groups) if integers else _texts(calibrator)
     tables = _tables(calibrator, on_unknown)
     constants = [numpy_helper.from_array(array, name) for name, array in tables.items()]
@@ -80,6 +80,7 @@ def onnx_model(calibrator: Calibrator, on_unknown: str = "null") -> Any:
 
 
 def _texts(calibrator: Calibrator) -> list[str]:
+    require_utf8(calibrator.groups)
     refuse_equal_texts(calibrator.groups)
     return [label_text(group) for group in calibrator.groups]
 

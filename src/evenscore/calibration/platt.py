@@ -15,6 +15,7 @@ from evenscore.types import Floats
 NEAREST = 1e-6  # a logit is taken of nothing nearer to 0 or 1
 PRIOR = 1 / 5**2  # a user's worth of doubt that b0 is far from 0 and b1 from 1; keeps separated data finite
 STEPS = 50
+HALVINGS = 100  # a step that helps nowhere within rounding is none
 KNOTS = 97
 
 
@@ -40,7 +41,7 @@ class Platt:
         """The curve tabulated at knots dense enough that straight lines between them do not show."""
         self.check(view)
         at_cells = _design(view.score)
-        coefficients, information = _newton(at_cells, view.sums.W, view.sums.Y)
+        coefficients, information = _newton(at_cells, view.sums.W, view.sums.Y, _unit(view))
         fitted = _expit(at_cells @ coefficients)
         score = _knots(*view.seen)
         at_knots = _design(score)
@@ -55,7 +56,8 @@ class Platt:
         """The curve at the cells without each user fold, (n_folds, n_cells)."""
         self.check(view)
         at_cells = _design(view.score)
-        return np.array([_expit(at_cells @ _newton(at_cells, left.sums.W, left.sums.Y)[0]) for left in view.without_folds()])
+        unit, lefts = _unit(view), view.without_folds()
+        return np.array([_expit(at_cells @ _newton(at_cells, left.sums.W, left.sums.Y, unit)[0]) for left in lefts])
 
 
 def _expit(x: Floats) -> Floats:
@@ -67,21 +69,31 @@ def _design(score: Floats) -> Floats:
     return np.stack([np.ones_like(logit), logit], axis=1)
 
 
-def _newton(design: Floats, weight: Floats, outcome: Floats) -> tuple[Floats, Floats]:
+def _unit(view: GroupView) -> float:
+    """What one user, or one row, weighs on average: 1 without survey weights, whose units must not matter."""
+    weighted = view.tally.columns is not None and view.tally.columns.weight is not None
+    return view.total / (view.n_users if view.weighting == "user" else view.n_rows) if weighted else 1.0
+
+
+def _newton(design: Floats, weight: Floats, outcome: Floats, unit: float) -> tuple[Floats, Floats]:
     """Coefficients that maximise sum y log p + (w - y) log(1 - p), and the information there; a step too far is halved."""
     centre = np.array([0.0, 1.0])
-    prior = max(PRIOR, 1e-12 * float(weight.sum()))  # one score of a large weight would drown it, and nothing could be solved
+    prior = max(
+        PRIOR * unit, 1e-12 * float(weight.sum())
+    )  # one score of a large weight would drown it, and nothing could be solved
     coefficients, best = centre, _likelihood(design, weight, outcome, centre, centre, prior)
     for _ in range(STEPS):
         p = _expit(design @ coefficients)
         gradient = design.T @ (outcome - weight * p) - prior * (coefficients - centre)
         information = design.T @ (design * (weight * p * (1 - p))[:, None]) + prior * np.eye(2)
         step = np.linalg.solve(information, gradient)
-        while True:
+        for _ in range(HALVINGS):
             value = _likelihood(design, weight, outcome, coefficients + step, centre, prior)
             if value >= best or np.abs(step).max() < 1e-12:
                 break
             step = step / 2
+        else:
+            break
         coefficients, best = coefficients + step, max(value, best)
         if np.abs(step).max() < 1e-10:
             break

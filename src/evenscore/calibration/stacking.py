@@ -129,6 +129,10 @@ def _best_mixture(view: GroupView, values: dict[str, Floats]) -> Mixture:
 def simplex_minimum(quadratic: Floats, linear: Floats) -> Floats:
     """The w >= 0 with sum 1 that minimises w'Qw - 2 b'w, by trying every support: there are only a few methods."""
     size = len(linear)
+    unit = max(float(np.abs(quadratic).max()), float(np.abs(linear).max()))
+    if 0 < unit < np.inf:  # the units of weights must not drown the sum of 1, nor drown in it
+        power = int(np.frexp(unit)[1])
+        quadratic, linear = np.ldexp(quadratic, -power), np.ldexp(linear, -power)
     best, minimum = np.inf, np.eye(size)[0]
     for count in range(1, size + 1):
         for support in map(list, itertools.combinations(range(size), count)):

@@ -82,6 +82,12 @@ class Observations:
         """Number of rows, before counts repeat them."""
         return len(self.score)
 
+    @property
+    def counted(self) -> Mask | None:
+        """Which rows count at all, (n_rows,): those of weight 0, or repeated 0 times, are nobody's; None when all do."""
+        sizes = [size > 0 for size in (self.weight, self.count) if size is not None]
+        return np.logical_and.reduce(sizes) if sizes else None
+
 
 def observe(data: Any, spec: TallySpec) -> Observations:
     """Check and code the columns of a frame, a dict of arrays, or (data=None) arrays alone."""

@@ -57,7 +57,7 @@ def _rows(base: Any, facts: Survey) -> Any:
         f"CASE WHEN {known} THEN CAST({count} AS DOUBLE) ELSE 0D END AS m",
         f"CAST({count} AS DOUBLE) AS m_all",
     )
-    return rows.where("m_all > 0")
+    return rows.where("m_all > 0 AND v > 0")
 
 
 def with_cell(frame: Any, score: str, name: str, lattice: Lattice) -> Any:

@@ -12,7 +12,7 @@ from evenscore.data.columns import number_array
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import OptionError, require_alpha, shortened
 from evenscore.estimation.bandwidth import settle
-from evenscore.estimation.inference import margins, seeded, small_sample, standard_errors
+from evenscore.estimation.inference import margins, seeded, small_sample, standard_errors, tells_spread
 from evenscore.estimation.kernels import Smoother
 from evenscore.estimation.smoothing import FEW_VALUES, Smoothing
 from evenscore.tables import Table, json_ready
@@ -215,6 +215,9 @@ def own_grid(view: GroupView) -> Floats:
 
 
 def own_covariance(view: GroupView, smooth: Smoother, effective: Floats) -> Floats:
-    """The user-robust covariance of a curve around its own local fits; for degree 0 the paper's delta method."""
-    matrix = smooth.matrix * small_sample(effective)[:, None]
+    """The user-robust covariance of a curve around its own local fits; for degree 0 the paper's delta method.
+
+    nan where fewer than two effective users are near.
+    """
+    matrix = smooth.matrix * np.where(tells_spread(effective - 1), small_sample(effective), np.nan)[:, None]
     return view.covariance(matrix, matrix * smooth.local_fit(view.sums.Y))

@@ -14,7 +14,7 @@ import numpy as np
 
 from evenscore.errors import OptionError
 from evenscore.estimation.comparison import Comparison, no_overlap, overlap
-from evenscore.estimation.inference import small_sample, standard_errors, welch_z
+from evenscore.estimation.inference import small_sample, standard_errors, tells_spread, welch_z
 from evenscore.estimation.kernels import FEW_CELLS, Smoother
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.tallies.tally_state import Tally
@@ -57,7 +57,13 @@ class Process:
     @property
     def z(self) -> Floats:
         """Values in standard errors, as normal quantiles that allow for few users."""
-        return welch_z(self.values / self.se, self.df)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return welch_z(self.values / self.se, self.df)
+
+    @property
+    def is_known(self) -> Mask:
+        """Where there is a value with a variance, (n,)."""
+        return np.isfinite(self.values) & np.isfinite(np.diag(self.covariance)) & tells_spread(self.df)
 
     def at(self, keep: Mask) -> Process:
         """Only these."""

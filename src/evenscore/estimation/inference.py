@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenscore.errors import require_count
-from evenscore.types import Floats
+from evenscore.types import Floats, Mask
 
 DRAWS = 5000
 SMALLEST = sys.float_info.min  # a p-value is never 0
+LEAST_DF = 1  # two effective users; with fewer near, nobody can tell how far people differ
+STEPS = 100  # towards a saddlepoint: an eighth of the way is left each time, later the square of it
 RESOLVED = 20  # fewer draws than this beyond the statistic, and a tail approximation takes over
 
 
@@ -34,15 +36,27 @@ def small_sample(effective: Floats) -> Floats:
     return np.where(effective > 1 + 1e-9, effective / np.where(effective > 1 + 1e-9, effective - 1, 1), np.nan)
 
 
+def tells_spread(df: Floats) -> Mask:
+    """Where there are degrees of freedom enough to say how far an estimate may be off.
+
+    Student's quantile for a probability p grows as p^(-1 / df): with hardly more than one effective user a limit would be 1e73.
+    """
+    return np.asarray(df >= LEAST_DF - 1e-9)
+
+
 def standard_errors(covariance: Floats) -> Floats:
     """Roots of the diagonal, which rounding may have left slightly below 0."""
     return np.sqrt(np.maximum(np.diag(covariance), 0.0))
 
 
 def correlation(covariance: Floats) -> Floats:
-    """The correlation matrix of a covariance matrix."""
-    deviation = np.sqrt(np.diag(covariance))
-    return covariance / deviation[:, None] / deviation[None, :]
+    """The correlation matrix of a covariance matrix; what does not vary, or nobody knows how much, goes with nothing else."""
+    variance = np.diag(covariance)
+    varies = np.isfinite(variance) & (variance > 0)
+    deviation = np.sqrt(np.where(varies, variance, 1.0))
+    corr = np.where(np.outer(varies, varies), covariance / deviation[:, None] / deviation[None, :], 0.0)
+    np.fill_diagonal(corr, np.where(varies, np.diag(corr), 1.0))
+    return corr
 
 
 def draw_normal(covariance: Floats, rng: np.random.Generator, draws: int = DRAWS) -> Floats:
@@ -79,13 +93,14 @@ def welch_t(z: Floats, df: Floats) -> Floats:
 
 
 def margins(covariance: Floats, df: Floats, alpha: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Half-widths of pointwise intervals and of a simultaneous band, (n_points,) each."""
+    """Half-widths of pointwise intervals and of a simultaneous band, (n_points,) each; nan where too few users are near."""
     from scipy import special
 
     variance = np.diag(covariance)
-    known = np.isfinite(variance) & (variance > 0) & (df > 0)
+    enough = tells_spread(df)
+    known = np.isfinite(variance) & (variance > 0) & enough
     pointwise, simultaneous = np.full(len(df), np.nan), np.full(len(df), np.nan)
-    flat = np.isfinite(variance) & (variance <= 0) & (df > 0)
+    flat = np.isfinite(variance) & (variance <= 0) & enough
     pointwise[flat] = simultaneous[flat] = 0.0
     if known.any():
         se = np.sqrt(variance[known])
@@ -144,10 +159,15 @@ def quadratic_tail(q: float, eigenvalues: Floats) -> float:
 
     upper = limit * (1 - 1e-15)
     s = limit * (1 - 0.5 * len(values) / max(x, len(values)))
-    while slope(s) < 0 and s < upper:
+    for _ in range(STEPS):
+        if not (slope(s) < 0 and s < upper):
+            break
         s = limit - (limit - s) / 8
     # The slope rises and is convex, so Newton's steps come down to its root from above and never pass it.
-    while (below := s - slope(s) / float((2 * (values / (1 - 2 * s * values)) ** 2).sum())) < s:
+    for _ in range(STEPS):
+        below = s - slope(s) / float((2 * (values / (1 - 2 * s * values)) ** 2).sum())
+        if not below < s:
+            break
         s = below
     cumulant = -0.5 * float(np.log1p(-2 * s * values).sum())
     curvature = float((2 * values**2 / (1 - 2 * s * values) ** 2).sum())

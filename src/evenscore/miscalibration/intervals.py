@@ -21,6 +21,7 @@ Statistics = Callable[[float], Floats]
 
 DRAWS = 2000
 STEPS = 14
+GROWTHS = 52  # by half each: an upper limit a billion times what was seen is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +98,18 @@ def limits(statistics: Statistics, observed: float, alpha: float) -> tuple[float
     """
     low = _bisect(lambda theta: (statistics(theta) >= observed).mean() <= alpha / 2, 0.0, observed)
     seen = max(observed, float(np.median(statistics(0.0))))
+    if not seen > 0:  # scores are outcomes, without any noise: nothing else fits
+        return low, seen
+
+    def fits(theta: float) -> bool:
+        return bool((statistics(theta) <= seen).mean() > alpha / 2)
+
     top = seen
-    while (statistics(top) <= seen).mean() > alpha / 2 and top < 1e9 * max(seen, 1e-12):
+    for _ in range(GROWTHS):
+        if not fits(top):
+            return low, _bisect(fits, low, top)
         top *= 1.5
-    high = _bisect(lambda theta: (statistics(theta) <= seen).mean() > alpha / 2, low, top)
-    return low, high
+    return low, np.nan
 
 
 def _median_unbiased(statistics: Statistics, observed: float) -> float:

@@ -12,6 +12,7 @@ from evenscore.types import Floats
 POINTS = 512
 WAVES = 512
 NARROWEST = 0.002  # about a cell
+STEPS = 20  # halvings, which tell widths a millionth apart
 
 
 def smooth_error(view: GroupView) -> Measure:
@@ -39,7 +40,7 @@ def _fixed_point(amplitude: Floats) -> float:
     at_points = _waves(MIDDLES) * amplitude
     if np.abs(at_points @ _damping(low)).mean() <= low:
         return low
-    while high - low > 1e-6:
+    for _ in range(STEPS):
         middle = (low + high) / 2
         low, high = (middle, high) if np.abs(at_points @ _damping(middle)).mean() > middle else (low, middle)
     return (low + high) / 2

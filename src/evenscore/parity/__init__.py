@@ -65,6 +65,8 @@ COMPARISONS = ("pairs", "reference", "rest")
 MANY_PAIRS = 100
 FEWER_DRAWS = 2000
 
+ROUNDING = 1e-6  # a standard error below this share of the gap is none: rounding, where outcomes do not vary
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -304,7 +306,10 @@ def _test_pair(comparison: Comparison, rng: np.random.Generator, options: Option
         pair = replace(pair, minimum_detectable_gap=least, regions=regions)
     if options.tolerance is None:
         return pair, evidence
-    beyond, evidence = _beyond_tolerance(shown, options, rng)
+    known = shown.is_known
+    if not known.any():
+        return replace(pair, p_value=np.nan, reason=why_not(comparison, shown)), None
+    beyond, evidence = _beyond_tolerance(shown.at(known), p_equal.value, options, rng)
     return replace(pair, p_value=beyond.value, p_source=beyond.source), evidence
 
 
@@ -356,13 +361,20 @@ def _p_points(method: str, process: Process, evidence: Evidence, noise: Floats, 
     return empirical_p_values(maxima, np.abs(process.z), lambda x: sup_tail(x, corr))
 
 
-def _beyond_tolerance(shown: Process, options: Options, rng: np.random.Generator) -> tuple[PValue, Evidence]:
-    """P-value of |gap| <= tolerance: the largest excess in standard errors, by the same draws a simultaneous band rests on."""
+def _beyond_tolerance(shown: Process, p_equal: float, options: Options, rng: np.random.Generator) -> tuple[PValue, Evidence]:
+    """P-value of |gap| <= tolerance: the largest excess in standard errors, by the same draws a simultaneous band rests on.
+
+    Where the outcomes of both sides agree among themselves there is no standard error, and the excess says nothing about chance;
+    then the p-value is not below that of no gap at all, which knows the variance of both sides together.
+    """
     assert options.tolerance is not None
     corr = correlation(shown.covariance)
-    excess = welch_z((np.abs(shown.values) - options.tolerance) / shown.se, shown.df).max()
+    least = np.maximum(ROUNDING * np.abs(shown.values), np.finfo(np.float64).tiny)
+    excess = welch_z((np.abs(shown.values) - options.tolerance) / np.maximum(shown.se, least), shown.df).max()
     maxima = np.abs(draw_normal(corr, rng, options.draws)).max(axis=1)
     p = empirical_p(maxima, float(excess), lambda x: sup_tail(x, corr)) if excess > 0 else PValue(1.0, "draws")
+    if (shown.se <= least).any() and p.value < p_equal:
+        p = PValue(p_equal, p.source)
     largest = Component("sup", slice(0, len(shown.values)), lambda z: np.abs(z).max(axis=-1), lambda x: sup_tail(x, corr))
     return p, Evidence(
         components=(largest,), z=shown.z, corr=corr, shift=shown.shift, matrix_a=shown.matrix_a, matrix_b=shown.matrix_b

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,6 +27,31 @@ RIDGE = 1e-12
 MAX_STACKED = 2048  # cells of all groups together, beyond which one covariance for groups that share users is too large
 
 
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Draws of a group's outcome sums around their expectation, (n_cells, draws), in units of 2 ** power.
+
+    Sums have the units of weights and outcomes, which float32 cannot hold at any size; powers of two change no bit.
+    """
+
+    values: Singles
+    power: int
+
+    def in_units(self, power: int) -> Singles:
+        """The draws in other units."""
+        return np.ldexp(self.values, self.power - power)
+
+    @classmethod
+    def total(cls, noises: Sequence[Noise]) -> Noise:
+        """The sum of all groups' draws."""
+        power = max(noise.power for noise in noises)
+        return cls(np.sum([noise.in_units(power) for noise in noises], axis=0), power)
+
+    def less(self, own: Noise) -> Noise:
+        """The draws of all but one group, from those of all."""
+        return Noise(self.values - own.in_units(self.power), self.power)
+
+
 class JointDraws:
     """Draws of all comparisons together, taken in one comparison after the other so that none need be kept.
 
@@ -36,7 +64,7 @@ class JointDraws:
         if n_pairs > 1:
             draws = int(np.clip(MOST_DRAWN // n_pairs, FEWEST_DRAWS, DRAWS))
             self._noise = _group_noise(sides, smoothing, draws, seeded(seed, 1 << 20))
-        self._total: Singles | None = None
+        self._total: Noise | None = None
         self._smallest: Floats | None = None
 
     def take(self, comparison: Comparison, evidence: Evidence) -> None:
@@ -46,12 +74,13 @@ class JointDraws:
         of_a = self._noise[comparison.a.members[0]]
         if len(comparison.b.members) > 1:  # the rest, which is the whole less the group
             if self._total is None:
-                self._total = np.sum(self._noise, axis=0)
-            of_b = self._total - of_a
+                self._total = Noise.total(self._noise)
+            of_b = self._total.less(of_a)
         else:
             of_b = self._noise[comparison.b.members[0]]
-        own = _at_all(evidence.matrix_a, comparison.a.cells, of_a) - _at_all(evidence.matrix_b, comparison.a.cells, of_b)
-        own /= own.std(axis=1)[:, None]
+        own = _difference(evidence, comparison.a.cells, of_a, of_b)
+        deviation = own.std(axis=1)
+        own /= np.where(deviation > 0, deviation, 1.0)[:, None]
         statistics = evidence.single(evidence.statistics(own.T))
         ranks = draw_ranks(statistics[:, None])[:, 0]
         self._smallest = ranks if self._smallest is None else np.minimum(self._smallest, ranks)
@@ -69,6 +98,18 @@ class JointDraws:
         return adjusted, how if complete else how + ", far tails by Holm's method"
 
 
+def _difference(evidence: Evidence, cells: Ints, of_a: Noise, of_b: Noise) -> Floats:
+    """What noise at all cells makes of the process of two sides, (n, draws); each row in units of its own."""
+    matrix_a, matrix_b = np.ldexp(evidence.matrix_a, of_a.power), np.ldexp(evidence.matrix_b, of_b.power)
+    powers = np.maximum(_row_powers(matrix_a), _row_powers(matrix_b))[:, None]
+    return _at_all(np.ldexp(matrix_a, -powers), cells, of_a.values) - _at_all(np.ldexp(matrix_b, -powers), cells, of_b.values)
+
+
+def _row_powers(matrix: Floats) -> Ints:
+    """The power of two next above the largest number of each row, (n,)."""
+    return np.frexp(np.abs(matrix).max(axis=1, initial=0.0))[1]
+
+
 def _at_all(matrix: Floats, cells: Ints, noise: Singles) -> Floats:
     """A matrix on some cells times noise at all of them, (n, draws)."""
     wide = np.zeros((len(matrix), len(noise)), dtype=noise.dtype)
@@ -76,8 +117,8 @@ def _at_all(matrix: Floats, cells: Ints, noise: Singles) -> Floats:
     return (wide @ noise).astype(np.float64)
 
 
-def _group_noise(sides: Sides, smoothing: Smoothing, draws: int, rng: np.random.Generator) -> list[Singles] | None:
-    """Draws of each group's outcome sums around their expectation, (n_cells, draws), in the order of the groups."""
+def _group_noise(sides: Sides, smoothing: Smoothing, draws: int, rng: np.random.Generator) -> list[Noise] | None:
+    """Draws for each group, in the order of the groups."""
     tally = sides.tally
     draws = max(FEWEST_DRAWS, min(draws, NOISE_BYTES // (4 * tally.lattice.n_cells * len(tally.groups))))
     fits = [_own_fit(view, smoothing) for view in sides.views]
@@ -87,9 +128,16 @@ def _group_noise(sides: Sides, smoothing: Smoothing, draws: int, rng: np.random.
     for index, fit in enumerate(fits):
         side = sides.side(index)
         used = side.sums.W > 0
-        residual = side.pairs.residual(fit[side.cells], fit[side.cells])
-        noise.append(_on_lattice(side, _draw(residual[np.ix_(used, used)], rng, draws)))
+        covariance = side.pairs.residual(fit[side.cells], fit[side.cells])[np.ix_(used, used)]
+        power = _power(covariance)
+        noise.append(Noise(_on_lattice(side, _draw(np.ldexp(covariance, -2 * power), rng, draws)), power))
     return noise
+
+
+def _power(covariance: Floats) -> int:
+    """The power of two nearest to the standard deviations together; 0 when there are none."""
+    total = float(np.trace(covariance))
+    return int(np.frexp(total)[1]) // 2 if 0 < total < np.inf else 0
 
 
 def _on_lattice(view: GroupView, drawn: Singles) -> Singles:
@@ -118,7 +166,7 @@ def _own_fit(view: GroupView, smoothing: Smoothing) -> Floats:
     return settle(smoothing, [view]).fit_at_cells(sums.position, sums.W, sums.Y)
 
 
-def _stacked_noise(views: list[GroupView], fits: list[Floats], draws: int, rng: np.random.Generator) -> list[Singles] | None:
+def _stacked_noise(views: list[GroupView], fits: list[Floats], draws: int, rng: np.random.Generator) -> list[Noise] | None:
     """Groups that share users: one covariance over the cells of all."""
     used = [view.used for view in views]
     sizes = [len(cells) for cells in used]
@@ -132,5 +180,7 @@ def _stacked_noise(views: list[GroupView], fits: list[Floats], draws: int, rng: 
             pairs = a.shared_pairs(b)
             if pairs is not None and sizes[i] and sizes[j]:
                 covariance[blocks[i], blocks[j]] = pairs.residual(fits[i], fits[j])[np.ix_(used[i], used[j])]
-    drawn = _draw(covariance, rng, draws)
-    return [_on_lattice(view, drawn[block]) for view, block in zip(views, blocks, strict=True)]
+    powers = [_power(covariance[block, block]) for block in blocks]
+    units = np.repeat(powers, sizes)
+    drawn = _draw(np.ldexp(covariance, -(units[:, None] + units[None, :])), rng, draws)
+    return [Noise(_on_lattice(view, drawn[block]), power) for view, block, power in zip(views, blocks, powers, strict=True)]

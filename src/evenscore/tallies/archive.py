@@ -38,6 +38,10 @@ PREFIX = struct.Struct("<16sIQ")
 DIGEST = 32
 FLOAT = "<f8"
 MAX_BYTES = 1 << 32  # unpacked; 200 large groups and the sums between them stay below
+# A file of few bytes may be unpacked to many only if it was made to: sums of people take 3 to 30 times their packed bytes. Beyond
+# FREE_BYTES nothing is packed more tightly than this, neither written nor read.
+MOST_PACKED = 60
+FREE_BYTES = 1 << 27
 INVALID = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, zlib.error, msgspec.MsgspecError)
 
 
@@ -99,6 +103,8 @@ def save_tally(tally: Tally, path: Path) -> None:
     """Write a tally to one file, whole or not at all."""
     arrays = _named_arrays(tally)
     packed = [_compress(array) for array in arrays.values()]
+    if sum(array.nbytes for array in arrays.values()) > _most_unpacked(sum(map(len, packed))):
+        packed = [_compress(array, level=0) for array in arrays.values()]
     header = _Header(
         made_with=__version__,
         lattice=tally.lattice.to_dict(),
@@ -135,10 +141,15 @@ def _block_arrays(name: str, where: str, sums: Sums) -> dict[str, Array]:
     return {**index, f"{name} {where}": sums.values}
 
 
-def _compress(array: Array) -> bytes:
+def _most_unpacked(n_bytes: int) -> int:
+    """How many bytes arrays of this many packed bytes may take in memory."""
+    return min(MAX_BYTES, max(FREE_BYTES, MOST_PACKED * n_bytes))
+
+
+def _compress(array: Array, level: int = 1) -> bytes:
     """Bytes of equal significance lie together, which deflate likes."""
     raw = np.ascontiguousarray(array).view(np.uint8).reshape(-1, array.dtype.itemsize)
-    return zlib.compress(np.ascontiguousarray(raw.T).tobytes(), level=1)
+    return zlib.compress(np.ascontiguousarray(raw.T).tobytes(), level=level)
 
 
 # Loading
@@ -207,8 +218,8 @@ class _Arrays:
         if start != len(payload):
             raise ValueError(f"the arrays take {start:,} bytes, the file has {len(payload):,} for them")
         unpacked = sum(8 * math.prod(entry.shape) for entry in entries)
-        if unpacked > MAX_BYTES:
-            raise ValueError(f"its arrays would take {unpacked:,} bytes, which no tally needs")
+        if unpacked > _most_unpacked(len(payload)):
+            raise ValueError(f"its arrays would take {unpacked:,} bytes, which no tally of {len(payload):,} packed bytes needs")
 
     def entry(self, name: str) -> tuple[_ArrayEntry, memoryview]:
         if name not in self.entries:

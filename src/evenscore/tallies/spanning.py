@@ -36,8 +36,8 @@ def cross_pairs(
     chosen = spanning[near] == codes
     if observations.labelled is not None:
         chosen &= observations.labelled
-    if observations.count is not None:
-        chosen &= observations.count > 0
+    if observations.counted is not None:
+        chosen &= observations.counted
     rows = np.flatnonzero(chosen)
     n_groups = len(observations.groups)
     owner = near[rows] * n_groups + observations.group[rows]

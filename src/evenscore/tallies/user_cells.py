@@ -46,9 +46,9 @@ def user_cells(observations: Observations, lattice: Lattice, centre: float) -> U
         "part": observations.group.astype(np.int64),
         "cell": lattice.cell(s),
     }
-    present = repeat > 0
+    counted = observations.counted
     rows = {**place, **dict(zip(SUMS, columns, strict=True))}
-    return added({name: column[present] for name, column in rows.items()})
+    return added(rows if counted is None else {name: column[counted] for name, column in rows.items()})
 
 
 def added(rows: Mapping[str, Array]) -> UserCells:
