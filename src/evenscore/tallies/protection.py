@@ -16,6 +16,7 @@ import numpy as np
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.moments import Sums
 from evenscore.tallies.pairs import PairSums
+from evenscore.tallies.reshaping import recentre
 from evenscore.tallies.tally_state import GroupTally, Tally
 from evenscore.types import Floats, Ints
 
@@ -165,7 +166,7 @@ def _recentred(tally: Tally) -> Tally:
     if deviation == 0:
         return tally
     step = float(_step(np.array(deviation)))
-    return tally.recentred(float(step * np.rint((tally.centre + mean) / step)))
+    return recentre(tally, float(step * np.rint((tally.centre + mean) / step)))
 
 
 def _sizes(residual: Tally) -> list[Floats]:
