@@ -34,7 +34,7 @@ MAGNIFIED = {
 }
 
 
-# What later versions do not say any more: limits such as -22,273 to 22,274 for a rate, where fewer than two effective users are near.
+# What later versions do not say any more: limits such as -22,273 to 22,274 for a rate, with fewer than two effective users near.
 WITHDRAWN = {
     "few-users.tally: curves": {"se", "ci_low", "ci_high", "band_low", "band_high"},
     "released.tally: curves": {"se", "ci_low", "ci_high", "band_low", "band_high"},

@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from evenscore.data.observations import Columns, label_key
+from evenscore.data.groups import label_key
+from evenscore.data.observations import Columns
 from evenscore.engines.copying import AS_IT_IS, copied_whole
 from evenscore.engines.duck import connect, retry_step, try_query
 from evenscore.engines.parts import Recipe

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from evenscore.data.columns import LARGEST, Column, shortened
-from evenscore.data.observations import EXACT, MAX_GROUPS, SCALE_WEIGHTS, SMALLEST, groups_of, nothing_left, null_hint
+from evenscore.data.groups import MAX_GROUPS, groups_of
+from evenscore.data.observations import EXACT, SCALE_WEIGHTS, SMALLEST, nothing_left, null_hint
 from evenscore.data.spec import TallySpec
 from evenscore.engines.identity import TEXT_HINT
 from evenscore.engines.memory import check_outside

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from evenscore.data.columns import Column, shortened
-from evenscore.data.observations import MAX_GROUPS
+from evenscore.data.groups import MAX_GROUPS
 from evenscore.engines.duck import query
 from evenscore.engines.sql import DUCKDB, NUMERIC_ROLES
 from evenscore.errors import DataError

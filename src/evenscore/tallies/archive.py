@@ -20,7 +20,7 @@ import numpy as np
 
 from evenscore._version import __version__
 from evenscore.data.columns import shortened
-from evenscore.data.observations import MAX_GROUPS, label_key
+from evenscore.data.groups import MAX_GROUPS, label_key
 from evenscore.data.splits import Split
 from evenscore.errors import EvenscoreError, FileError
 from evenscore.saving import MOST_BYTES, pack_label, read_whole, unpack_label, write_whole

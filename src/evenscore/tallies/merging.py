@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from evenscore.data.observations import MAX_GROUPS, Columns, label_key
+from evenscore.data.groups import MAX_GROUPS, label_key
+from evenscore.data.observations import Columns
 from evenscore.errors import MergeError, listing
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.pairs import PairSums
