@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import evenscore as es
+from evenscore.calibration.applying import apply_files
 from evenscore.engines.duck import query
 from evenscore.engines.paths import find_files, folder_value, folder_values, path_literal
 
@@ -71,3 +72,35 @@ def test_files_with_columns_in_another_order_and_another_separator(tmp_path):
     (tmp_path / "3.csv").write_text("S,y,g,u\n0.1,1,a,1\n")
     with pytest.raises(es.FileError, match=r"3\.csv has no column 's' \(score\)"):
         es.tally(tmp_path, **NAMES)
+
+
+def applied(data, tmp_path):
+    out = tmp_path / "out" / "rows.parquet"
+    out.parent.mkdir()
+    calibrator = es.calibrate(es.tally(frame(), **NAMES), method="platt")
+    apply_files(calibrator, data, out)
+    return pq.read_table(out)
+
+
+def test_apply_keeps_other_columns_of_parquet_files_that_differ(tmp_path):
+    """Fractions, long integers, and columns that only some files have."""
+    parts = [frame(x=np.arange(60), z=np.arange(60) + 2**60), frame(x=np.arange(60) + 0.25, z=np.arange(60, dtype=np.uint64))]
+    (tmp_path / "in").mkdir()
+    pq.write_table(parts[0], tmp_path / "in" / "1.parquet")
+    pq.write_table(parts[1].append_column("w", pa.array(["w"] * 60)), tmp_path / "in" / "2.parquet")
+    held = applied(tmp_path / "in", tmp_path)
+    assert held["x"].to_pylist() == [*range(60), *(i + 0.25 for i in range(60))]
+    assert list(map(int, held["z"].to_pylist())) == [*(2**60 + i for i in range(60)), *range(60)]
+    assert held["w"].to_pylist() == [None] * 60 + ["w"] * 60
+
+
+def test_apply_keeps_ids_of_a_csv_file_that_no_integer_holds(tmp_path):
+    ids = [str(12345678901234567890 + i) for i in range(4)]
+    (tmp_path / "rows.csv").write_text("\n".join(["id,s,g", *(f"{name},0.5,a" for name in ids)]) + "\n")
+    assert applied(tmp_path / "rows.csv", tmp_path)["id"].to_pylist() == ids
+
+
+def test_apply_fills_in_what_folders_say(tmp_path):
+    (tmp_path / "g=a").mkdir()
+    pq.write_table(frame().drop_columns(["g"]), tmp_path / "g=a" / "rows.parquet")
+    assert set(applied(tmp_path / "g=a", tmp_path)["g"].to_pylist()) == {"a"}

@@ -168,8 +168,13 @@ def _name_columns(rows: str, names: list[str], path: Path) -> tuple[str, str]:
 
 def _held(source: Source, path: Path) -> dict[str, str]:
     """The columns as they are; in a Parquet file those of a CSV file have their types, where no value is lost or altered by it."""
-    typed = {name: kind for name, kind in source.types.items() if kind != "VARCHAR" and name in source.held}
-    if not source.is_text or FORMATS.get(path.suffix.lower()) != PARQUET or not typed:
+    if FORMATS.get(path.suffix.lower()) != PARQUET:
+        return source.held
+    longest = [name for name in source.held if source.types[name] in ("HUGEINT", "UHUGEINT")]  # DuckDB writes them as doubles
+    if not source.is_text:
+        return source.held | {name: f"CAST({source.held[name]} AS DECIMAL(38, 0))" for name in longest}
+    typed = {name: source.types[name] for name in source.held if name not in longest and source.types[name] != "VARCHAR"}
+    if not typed:
         return source.held
     values = {name: f"TRY_CAST({source.held[name]} AS {kind})" for name, kind in typed.items()}
     counts = ", ".join(f"count(*) FILTER ({_is_altered(source.held[name], values[name], kind)})" for name, kind in typed.items())
