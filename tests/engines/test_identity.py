@@ -214,6 +214,26 @@ def session(spark, request):
             spark.conf.set(name, value)
 
 
+def made_in_utc(session, table):
+    """A frame; of moments without a zone Spark makes instants, as clocks in the zone of the session say."""
+    zone = session.conf.get("spark.sql.session.timeZone")
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    try:
+        return session.createDataFrame(table)
+    finally:
+        session.conf.set("spark.sql.session.timeZone", zone)
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore")
+def test_spark_gives_the_hash_of_moments_without_a_zone(session):
+    frame = session.createDataFrame([(i, str(moment)) for i, moment in enumerate(MOMENTS)], "n int, t string")
+    user = Field("u", "user", "moment", "c1", "c1")
+    fields = Fields(SPARK, user, user, (user,), user, None, None, "error")
+    rows = frame.selectExpr("n", "CAST(t AS TIMESTAMP_NTZ) AS c1").selectExpr("n", f"{fields.key} AS key").collect()
+    assert [row[1] for row in sorted(rows)] == hash_ids(MOMENTS).tolist()
+
+
 NOT_IN_SPARK = ("unsigned", "UUIDs", "categories", "times")
 
 
@@ -226,7 +246,7 @@ def test_spark_gives_the_hash_of_python(session):
         if kind in NOT_IN_SPARK:
             continue
         table = pa.table({"n": list(range(len(values))), "u${x}`": pa.array(values, dtype)})
-        frame = rename_columns(session.createDataFrame(table), {"n": "n", "u${x}`": "c1"})
+        frame = rename_columns(made_in_utc(session, table), {"n": "n", "u${x}`": "c1"})
         types = dict(frame.dtypes)
         user = Field("u", "user", type_kind(types["c1"]), "c1", "c1")
         fields = Fields(SPARK, user, user, (user,), user, None, None, "error")
