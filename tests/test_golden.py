@@ -34,10 +34,9 @@ MAGNIFIED = {
 }
 
 
-# What later versions do not say any more: limits such as -22,273 to 22,274 for a rate, with fewer than two effective users near.
+# What later versions say no more: limits from -22,273 to 22,274 of a rate, where hardly more than one effective user is near.
 WITHDRAWN = {
     "few-users.tally: curves": {"se", "ci_low", "ci_high", "band_low", "band_high"},
-    "released.tally: curves": {"se", "ci_low", "ci_high", "band_low", "band_high"},
 }
 
 

@@ -7,6 +7,7 @@ from evenscore.estimation.inference import (
     draw_normal,
     empirical_p,
     empirical_p_values,
+    margins,
     quadratic_tail,
     sup_tail,
     welch_t,
@@ -147,3 +148,24 @@ def test_single_step_leaves_the_far_tail_to_holm():
 
 def test_draw_ranks():
     np.testing.assert_allclose(draw_ranks(np.array([[1.0], [3.0], [2.0]]))[:, 0], [1, 1 / 3, 2 / 3])
+
+
+def test_what_does_not_vary_goes_with_nothing():
+    covariance = np.array([[4.0, 1.0, 0.0, np.nan], [1.0, 1.0, 0.0, np.nan], [0.0, 0.0, 0.0, np.nan], [np.nan] * 4])
+    wanted = np.eye(4)
+    wanted[0, 1] = wanted[1, 0] = 0.5
+    assert correlation(covariance).tolist() == wanted.tolist()
+    assert np.isfinite(draw_normal(correlation(covariance), np.random.default_rng(0), 10)).all()
+
+
+def test_limits_need_more_than_one_effective_user():
+    effective = np.array([1.0, 1.001, 1.4, 2.0, 30.0])
+    for margin in margins(np.eye(5), effective - 1, 0.05, np.random.default_rng(0)):
+        assert np.isnan(margin[:3]).all() and (margin[3:] < 1e4).all()
+
+
+@pytest.mark.parametrize("eigenvalues", [[1.0], [1.0] * 200, [1.0, 1e-9], np.geomspace(1e-8, 1, 50)])
+@pytest.mark.parametrize("x", [1.0, 10.0, 1e3, 1e9, 1e300])
+def test_the_saddlepoint_is_found_in_few_steps(eigenvalues, x):
+    with np.errstate(all="ignore"):
+        assert 0 <= quadratic_tail(x, np.array(eigenvalues)) <= 1

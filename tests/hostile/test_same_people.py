@@ -247,6 +247,10 @@ RESULTS = {
     "thresholds": lambda tally: es.fair_thresholds(tally, threshold=0.5),
     "impact": lambda tally: es.classification_impact(tally, threshold=0.5),
     "platt": lambda tally: es.calibrate(tally, method="platt"),
+    "isotonic": lambda tally: es.calibrate(tally, method="isotonic"),
+    "auto": lambda tally: es.calibrate(tally, method="auto"),
+    "calibration error, mean absolute": lambda tally: es.calibration_error(tally, norm=1),
+    "smooth calibration error": lambda tally: es.calibration_error(tally, method="smooth"),
 }
 
 
@@ -279,6 +283,23 @@ def test_the_units_of_weights_change_nothing(name, power, at_one):
                 assert row[key] == value, (key, row)
 
 
+@pytest.mark.filterwarnings("ignore:.*nobody in training came near")
+@pytest.mark.parametrize("power", some([130, -199, 100], 2))
+@pytest.mark.parametrize("method", ["kernel", "guided", "logistic", "linear"])
+def test_the_units_of_weights_change_no_joint_map(method, power):
+    """Penalties and limits there are in users, and would drown weights of 1e-60 or drown in weights of 1e39."""
+    rng = np.random.default_rng(1)
+    data = {name: rng.random(400) for name in ("s", "t")} | {name: (rng.random(400) < 0.4).astype(int) for name in ("y", "z")}
+    data |= {"g": np.arange(400) % 2, "u": np.arange(400) // 2}
+    weight = rng.gamma(2, 1, 400) * (np.arange(400) % 7 > 0)
+    roles = {"scores": ["s", "t"], "outcomes": ["y", "z"], "group": "g", "user": "u", "weight": "v", "method": method}
+    one, other = (es.calibrate_jointly(data | {"v": weight * scale}, **roles).transform(data) for scale in (1.0, 2.0**power))
+    np.testing.assert_array_equal(one, other)
+    without = {name: column[weight > 0] for name, column in data.items()}
+    alone = es.calibrate_jointly(without | {"v": weight[weight > 0]}, **roles).transform(data)
+    np.testing.assert_allclose(alone, one, rtol=1e-9)
+
+
 # People of weight 0
 
 
@@ -296,6 +317,7 @@ def with_nobodies(how, n_extra=300, seed=0):
     }
     if how == "zero rows of the same people":
         extra["u"] = rng.choice(data["u"], n_extra)
+        extra["g"] = np.array(["a", "b"])[extra["u"] % 2]
     both = {name: np.concatenate([data[name], extra[name]]) for name in data}
     return data | {"v": np.ones(n)}, both | {"v": np.concatenate([np.ones(n), np.zeros(n_extra)])}
 
@@ -313,12 +335,22 @@ def test_people_of_weight_0_are_no_users_and_change_nothing(role):
         assert plain_numbers(call(found)) == plain_numbers(call(wanted))
 
 
+@pytest.mark.parametrize("how", ["zero people", "zero rows of the same people"])
 @pytest.mark.parametrize("container", ["dict", "parquet", "dask", "duckdb"])
-def test_people_of_weight_0_are_no_users_in_any_engine(container, tmp_path):
-    data, both = with_nobodies("zero people")
+def test_people_of_weight_0_are_no_users_in_any_engine(container, how, tmp_path):
+    data, both = with_nobodies(how)
     held = CONTAINERS[container](pa.table(both), tmp_path)
     found = es.tally(held, **NAMES, weight="v", lattice=es.Lattice(0, 1))
-    assert found.n_users == es.tally(data, **NAMES, weight="v", lattice=es.Lattice(0, 1)).n_users
+    assert_alike(found, es.tally(data, **NAMES, weight="v", lattice=es.Lattice(0, 1)))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("way", ["expressions", "arrow"])
+def test_people_of_weight_0_are_no_users_in_spark(spark, way):
+    data, both = with_nobodies("zero people")
+    frame = spark.createDataFrame(list(zip(*(column.tolist() for column in both.values()), strict=True)), list(both))
+    found = es.tally(frame, **NAMES, weight="v", lattice=es.Lattice(0, 1), way=way)
+    assert_alike(found, es.tally(data, **NAMES, weight="v", lattice=es.Lattice(0, 1)))
 
 
 def test_a_bandwidth_does_not_depend_on_people_of_weight_0():

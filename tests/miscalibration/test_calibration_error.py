@@ -13,7 +13,7 @@ from data import NAMES, as_dict, repeated_users
 from evenscore.estimation.bandwidth import settle
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.miscalibration import METHODS
-from evenscore.miscalibration.intervals import size_of
+from evenscore.miscalibration.intervals import limits, size_of
 from evenscore.miscalibration.kernel_error import kernel_error
 from evenscore.miscalibration.measure import norm_of, slope_of
 from evenscore.simulation import PoissonRows
@@ -334,3 +334,29 @@ def test_the_slope_of_a_norm_is_its_derivative(norm):
     numeric = [(size(values + step * unit) - size(values - step * unit)) / (2 * step) for unit in np.eye(9)]
     np.testing.assert_allclose(slope_of(norm, weight, values), numeric, atol=1e-6)
     assert not slope_of(norm, weight, np.zeros(9)).any()
+
+
+def test_the_search_for_an_upper_limit_has_an_end():
+    """Without any noise nothing but 0 fits; a norm that never grows has no upper limit."""
+    assert limits(lambda theta: np.full(100, theta), 0.0, 0.05) == (0.0, 0.0)
+    low, high = limits(lambda theta: np.full(100, 1.0), 1.0, 0.05)
+    assert low == 0 and np.isnan(high)
+
+
+@pytest.mark.parametrize("power", [200, -200])
+def test_the_units_of_outcomes_change_nothing(power):
+    """2^200 is more than float32 can hold, and 2^-200 was rounding beside the sway of the weights."""
+    rng = np.random.default_rng(0)
+    score = rng.random(300)
+    outcome = score + rng.normal(size=300)
+    data = {"s": score, "y": outcome, "g": np.arange(300) % 2, "u": np.arange(300)}
+    roles = {"score": "s", "outcome": "y", "group": "g", "user": "u"}
+    tallies = [
+        es.tally({**data, "s": score * unit, "y": outcome * unit}, **roles, lattice=es.Lattice(0, unit, cells=64))
+        for unit in (2.0**20, 2.0**power)
+    ]
+    for norm in (1, 2):
+        one, other = (es.calibration_error(tally, norm=norm) for tally in tallies)
+        for row, scaled in zip(one.rows(), other.rows(), strict=True):
+            for name in ("estimate", "ci_low", "ci_high", "plug_in"):
+                assert scaled[name] == pytest.approx(row[name] * 2.0 ** (power - 20), rel=1e-6, abs=0)

@@ -59,7 +59,7 @@ def tally(
         Column names in the data, or arrays. A list for ``group`` is the intersection of its columns. ``user=None`` says that rows
         are independent of each other; it must be written out.
     weight
-        A survey or importance weight: the row stays one observation.
+        A survey or importance weight: the row stays one observation. Units do not matter; a row of weight 0 is nobody's.
     count
         A frequency: the same as repeating the row.
     lattice

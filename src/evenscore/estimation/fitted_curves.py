@@ -217,7 +217,7 @@ def own_grid(view: GroupView) -> Floats:
 def own_covariance(view: GroupView, smooth: Smoother, effective: Floats) -> Floats:
     """The user-robust covariance of a curve around its own local fits; for degree 0 the paper's delta method.
 
-    nan where fewer than two effective users are near.
+    nan where fewer than one and a half effective users are near.
     """
     matrix = smooth.matrix * np.where(tells_spread(effective - 1), small_sample(effective), np.nan)[:, None]
     return view.covariance(matrix, matrix * smooth.local_fit(view.sums.Y))

@@ -13,7 +13,7 @@ from evenscore.types import Floats, Mask
 
 DRAWS = 5000
 SMALLEST = sys.float_info.min  # a p-value is never 0
-LEAST_DF = 1  # two effective users; with fewer near, nobody can tell how far people differ
+LEAST_DF = 0.5  # one and a half effective users; with fewer near, nobody can tell how far people differ
 STEPS = 100  # towards a saddlepoint: an eighth of the way is left each time, later the square of it
 RESOLVED = 20  # fewer draws than this beyond the statistic, and a tail approximation takes over
 

@@ -221,6 +221,10 @@ def _flag(view: GroupView, size: Size, value: float, definition: Method) -> str:
         reasons.append(f"only {view.n_users} users: the limits are rough")
     if math.isnan(size.low):
         return "; ".join(reasons)
+    if math.isnan(size.high):
+        reasons.append("no upper limit: no error is too large for what was seen")
+    if size.plug_in == size.high == 0:
+        reasons.append("scores are outcomes, for everybody: limits without any width know no more than these people")
     if size.low <= 0:
         reasons.append("compatible with perfect calibration, only the upper limit says something")
     if definition.chosen_by_data and size.low <= NEAR_ZERO * size.high:

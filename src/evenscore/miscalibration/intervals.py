@@ -69,8 +69,9 @@ def _statistics(measure: Measure, view: GroupView, rng: np.random.Generator) -> 
     noise, sway = _noise(measure, view, shape, rng)
     norm = norm_of(measure.norm, measure.weight)
     if measure.norm != "l2":
-        shape, noise = shape.astype(np.float32), noise.astype(np.float32)  # every step goes through all points: half the time
-        return lambda theta: norm(theta * shape + noise) + theta * sway
+        unit = 2.0 ** int(np.frexp(np.abs(noise).max(initial=0.0))[1])  # outcomes may be larger or smaller than float32 can hold
+        shape, noise = shape.astype(np.float32), (noise / unit).astype(np.float32)  # half the time at every step
+        return lambda theta: unit * norm(theta / unit * shape + noise) + theta * sway
     own, mixed = noise**2 @ measure.weight, noise @ (measure.weight * shape)
     # |theta u + e|^2 in three terms, so that no step needs the points again
     return lambda theta: np.sqrt(np.maximum(own + 2 * theta * mixed + theta**2 * (1 + sway), 0))
@@ -85,9 +86,17 @@ def _noise(measure: Measure, view: GroupView, shape: Floats, rng: np.random.Gene
     pull = (np.abs(shape) ** power @ measure.share - 1) / view.total
     pairs = view.pairs
     mixed = small_sample_factor(measure.matrix, view) * ((measure.matrix @ pairs.yw - measure.fitted @ pairs.ww) @ pull)
+    unit = _rough_unit(covariance)  # values are outcomes, the sway is a share: one must not be rounding beside the other
+    covariance, mixed = covariance / unit / unit, mixed / unit
     joint = np.block([[covariance, mixed[:, None]], [mixed[None, :], np.array([[pull @ pairs.ww @ pull]])]])
     drawn = draw_normal(joint, rng, DRAWS)
-    return drawn[:, :-1], drawn[:, -1]
+    return drawn[:, :-1] * unit, drawn[:, -1]
+
+
+def _rough_unit(covariance: Floats) -> float:
+    """The power of 2^20, about a million, next to the standard errors: 1 for rates, and no bit is changed."""
+    deviation = float(np.sqrt(np.diag(covariance).max(initial=0.0)))
+    return 2.0 ** (20 * round(np.log2(deviation) / 20)) if 0 < deviation < np.inf else 1.0
 
 
 def limits(statistics: Statistics, observed: float, alpha: float) -> tuple[float, float]:

@@ -159,10 +159,34 @@ def observe_jointly(data: Any, spec: ObjectivesSpec, say: Say | None = None) -> 
         dropped=dropped,
         frame=kind,
     )
+    rows = _only_weighty(rows)
     if spec.split is not None:
         rows = _only_users(rows, Split.parse(spec.split))
     _require_labels(rows)
     return rows
+
+
+def _only_weighty(rows: JointRows) -> JointRows:
+    """The rows that weigh anything, in units of their mean weight: penalties and limits speak of people."""
+    if rows.weight is None:
+        return rows
+    kept = np.flatnonzero(rows.weight > 0)
+    rows = rows if len(kept) == rows.n_rows else _take(rows, kept)
+    assert rows.weight is not None
+    return replace(rows, weight=rows.weight / rows.weight.mean())
+
+
+def _take(rows: JointRows, kept: Ints) -> JointRows:
+    """Only some rows."""
+    return replace(
+        rows,
+        scores=tuple(score[kept] for score in rows.scores),
+        outcomes=tuple(outcome[kept] for outcome in rows.outcomes),
+        labelled=tuple(None if known is None else known[kept] for known in rows.labelled),
+        group=rows.group[kept],
+        users=replace(rows.users, codes=rows.users.codes[kept]),
+        weight=None if rows.weight is None else rows.weight[kept],
+    )
 
 
 def _only_users(rows: JointRows, split: Split) -> JointRows:
@@ -173,16 +197,7 @@ def _only_users(rows: JointRows, split: Split) -> JointRows:
     kept = np.flatnonzero(held[rows.user])
     if len(kept) == 0:
         raise DataError(f"split={str(split)!r} holds none of the users of these {rows.n_rows:,} rows")
-    return replace(
-        rows,
-        scores=tuple(score[kept] for score in rows.scores),
-        outcomes=tuple(outcome[kept] for outcome in rows.outcomes),
-        labelled=tuple(None if known is None else known[kept] for known in rows.labelled),
-        group=rows.group[kept],
-        users=replace(rows.users, codes=rows.users.codes[kept]),
-        weight=None if rows.weight is None else rows.weight[kept],
-        split=str(split),
-    )
+    return replace(_take(rows, kept), split=str(split))
 
 
 def _require_pairs(scores: Any, outcomes: Any) -> None:
