@@ -345,6 +345,9 @@ def test_people_of_weight_0_are_no_users_in_any_engine(container, how, tmp_path)
 
 
 @pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("way", ["expressions", "arrow"])
 def test_people_of_weight_0_are_no_users_in_spark(spark, way):
     data, both = with_nobodies("zero people")

@@ -7,6 +7,7 @@ import pytest
 
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
+from evenscore.tallies.reshaping import recentre
 
 DESIGNS = {
     "four rows a user": {"rows_per_user": 4},
@@ -58,7 +59,7 @@ def compared(name):
     """A release and a tally of the same data on its cells: each group, weighting and pair of sums."""
     data, tally = make(name)
     released = tally.release(min_users=10)
-    direct = es.tally(data, **NAMES, lattice=released.lattice).recentred(released.centre)
+    direct = recentre(es.tally(data, **NAMES, lattice=released.lattice), released.centre)
     assert 1 < released.lattice.n_cells < 512
     for weighting, (a, b) in itertools.product(("user", "row"), itertools.product(released.groups, repeat=2)):
         one, other = released.pair_matrices(a, b, weighting), direct.pair_matrices(a, b, weighting)

@@ -18,6 +18,7 @@ NUMBER = r"\s*[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?\s*"  
 WHOLE = r"'\s*[-+]?[0-9]+\s*'"
 DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 MOMENT = DAY + r"[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
+ZONED = MOMENT + r"([zZ]|[-+][0-9]{2}(:?[0-9]{2})?)"
 IDS = ("user", "query")  # roles of columns that only tell apart
 
 
@@ -70,16 +71,16 @@ def _guess(source: str, name: str, text: str, roles: list[str]) -> _Guess:
 
     row = query(f"SELECT {text} FROM {source} WHERE {text} IS NOT NULL LIMIT 1").fetchone()
     first = "" if row is None else str(row[0])
+    is_id = all(role in IDS for role in roles)
     if re.fullmatch(NUMBER, first):
         integer = f"TRY_CAST({text} AS BIGINT)"
         bad = f"count({text}) - {_count(f'CAST({integer} AS VARCHAR) = {text}')}"
-        is_id = all(role in IDS for role in roles)
         return _Guess(Typed(integer, "BIGINT"), bad, lambda: fall_back(_type_numbers(source, text, is_id=is_id)))
     if first.strip().lower() in ("true", "false"):
         bad = f"{text} IS NOT NULL AND lower(trim({text})) NOT IN ('true', 'false')"
         return _Guess(Typed(f"(lower(trim({text})) = 'true')", "BOOLEAN"), _count(bad), lambda: fall_back(as_text))
-    for kind, pattern in (("DATE", DAY), ("TIMESTAMP", MOMENT)):
-        if re.fullmatch(pattern, first):
+    for kind, pattern in (("DATE", DAY), ("TIMESTAMP", MOMENT), ("TIMESTAMP WITH TIME ZONE", ZONED)):
+        if re.fullmatch(pattern, first) and (is_id or pattern != ZONED):  # a group in a time zone is called as it is written
             value = f"TRY_CAST({text} AS {kind})"
             bad = f"{text} IS NOT NULL AND ({value} IS NULL OR NOT regexp_full_match({text}, {DUCKDB.literal(pattern)}))"
             return _Guess(Typed(value, kind), _count(bad), lambda: fall_back(as_text))
