@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from evenscore.tallies.reshaping import recentre
+
 LIMIT = 60  # seconds after which a case is taken to be endless; nothing here takes a tenth of it
 NAMES = {"score": "s", "outcome": "y", "group": "g", "user": "u"}
 COLUMNS = ["--score", "s", "--outcome", "y", "--group", "g", "--user", "u"]
