@@ -150,7 +150,15 @@ class Broken:
         raise ValueError("of course")
 
 
-def test_an_interrupt_that_python_cannot_raise_is_remembered_without_a_traceback(monkeypatch):
+@pytest.fixture
+def own_interrupts():
+    """Python's own way with Ctrl-C, whatever the tests before have left there: a Spark session has another."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_that_python_cannot_raise_is_remembered_without_a_traceback(monkeypatch, own_interrupts):
     said, interrupts = [], []
     monkeypatch.setattr(sys, "unraisablehook", said.append)
     with record_interrupts(interrupts):
