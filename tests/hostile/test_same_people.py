@@ -340,6 +340,7 @@ def test_people_of_weight_0_are_no_users_in_any_engine(container, how, tmp_path)
 
 
 @pytest.mark.spark
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support:FutureWarning")
 @pytest.mark.parametrize("way", ["expressions", "arrow"])
 def test_people_of_weight_0_are_no_users_in_spark(spark, way):
     data, both = with_nobodies("zero people")
