@@ -14,13 +14,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
-def pytest_collection_modifyitems(config, items):
-    """All Spark tests go to one process, so that they share one session."""
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            if item.get_closest_marker("spark"):
-                item.add_marker(pytest.mark.xdist_group("spark"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """All Spark tests go to one process, so that they share one session; newer versions of pytest ignore the groups of xdist."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneSpark(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return "spark" if "spark" in nodeid else nodeid
+
+    return OneSpark(config, log)
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -46,6 +49,9 @@ def spark():
         "spark.driver.host": "127.0.0.1",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
+        # Compiling plans takes longer than running them on a few thousand rows.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     builder = SparkSession.builder.master("local[2]").appName("evenscore tests")
     for name, value in options.items():

@@ -32,6 +32,9 @@ import pyarrow as pa
 import evenscore as es
 from evenscore.cli import main
 
+sys.path.insert(0, str(Path(__file__).parent / "support"))
+import hostile_reading as reading
+
 PAGE = Path(__file__).parents[1] / "docs" / "hostile.md"
 BEGIN, END = "<!-- the table begins -->", "<!-- the table ends -->"
 LONGEST = 230
@@ -385,6 +388,22 @@ def rows() -> dict[str, list[Row]]:
             Row("`--split 3-1/5`", "`evenscore tally`", lambda: _tallied("--split", "3-1/5")),
             Row("a name of 10,000 characters", "`evenscore merge`", lambda: command("merge", "é" * 10_000, "--output", "x")),
         ],
+        "Misread, lost or leaked": [
+            Row("outcomes 1 for 120,000 rows of a CSV, then .5", "`es.tally`", reading.late_fractions),
+            Row("users 007 and 7 in a CSV", "`es.tally`", reading.leading_zeros),
+            Row("`data[1].csv` of 10 rows beside `data1.csv`", "`es.tally`", reading.brackets),
+            Row("a file of 40 rows, another spelling of it and a link", "`es.tally`", reading.twice),
+            Row("`y=1/part.csv`, which has a column y", "`es.tally`", reading.partition),
+            Row("a folder with 20 rows and two unfinished files", "`es.tally`", reading.unfinished),
+            Row("the data as the output", "`evenscore tally`", lambda: _audited_over("tally", "--output")),
+            Row("the data as the JSON", "`evenscore audit`", lambda: _audited_over("audit", "--json")),
+            Row("timestamps with fractions as users", "`es.tally(split=...)`", reading.moments),
+            Row("weights times 1e-60", "`es.parity_test`", lambda: reading.units(1e-60)),
+            Row("weights times 1e60", "`es.parity_test`", lambda: reading.units(1e60)),
+            Row("scores that are the outcomes", "`es.calibration_error`", reading.equal_scores),
+            Row("40 people all 1 against 40 all 0", "`es.parity_test(tolerance=.1)`", reading.all_and_nobody),
+            Row("one income of 48 million among 4,000", "`Tally.release`, root of squares", reading.one_income),
+        ],
         "Resources": [
             Row("4 threads at once", "`es.tally`, `es.parity_test`", threads),
             Row("8 threads, one file", "`Calibrator.save`", saved_by_threads),
@@ -476,6 +495,13 @@ def _audited(*words: str) -> str:
     return command("audit", written("r.csv", _csv()), *COLUMNS, *words)
 
 
+def _audited_over(name: str, option: str) -> str:
+    """The data are given as an output, and stay what they are."""
+    path = written("over.csv", _csv())
+    said = command(name, path, *COLUMNS, option, path)
+    return said if Path(path).read_text(encoding="utf-8") == _csv() else "the data are gone"
+
+
 def _tallied(*words: str) -> str:
     return command("tally", written("r.csv", _csv()), *COLUMNS, "--output", "x.tally", *words)
 
@@ -531,6 +557,5 @@ def with_table(page: str, new: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent / "support"))
     PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), table()), encoding="utf-8")
     print(f"{sum(map(len, rows().values()))} rows")

@@ -1,7 +1,7 @@
 """The command line: parse, call, print, exit code. Results go to stdout, everything else to stderr.
 
 Exit codes: 0 no disparity shown, 1 disparity, 2 bad usage or bad data, 3 not shown either way where it must be, 70 a crash, 130
-interrupted, 141 nobody reads the output. The commands are in ``commands/``.
+interrupted, 143 ended by SIGTERM, 141 nobody reads the output. The commands are in ``commands/``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ from evenscore.commands.reproduce_command import reproduce
 from evenscore.commands.simulate_command import simulate
 from evenscore.commands.tally_command import tally
 from evenscore.commands.thresholds_command import thresholds
+from evenscore.errors import visible
+
+REQUESTS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -59,8 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             code = _run(words, interrupts)
             sys.stdout.flush()
         except click.ClickException as error:
-            _end_line("")
-            error.show()
+            words_of_click = io.StringIO()
+            error.show(words_of_click)
+            _end_line(words_of_click.getvalue())
             code = BAD
         except BrokenPipeError:
             _forget_stdout()
@@ -72,13 +76,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if code == INTERRUPTED:
         _end_line("interrupted\n")
         if interrupts:
-            os._exit(code)  # else Python may end itself by the signal once more
+            os._exit(128 + interrupts[0])  # else Python may end itself by the signal once more
     sys.exit(code)
 
 
 @contextlib.contextmanager
 def record_interrupts(interrupts: list[int]) -> Iterator[None]:
-    """Keep a record of Ctrl-C, which then does what it always does."""
+    """Keep a record of Ctrl-C and of other requests to end, and let them all unwind the work, so that nothing is left by half."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         interrupts.append(number)
@@ -89,16 +93,19 @@ def record_interrupts(interrupts: list[int]) -> Iterator[None]:
         if not issubclass(found.exc_type, KeyboardInterrupt):
             hook(found)
 
-    before, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
-    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signal.signal(signal.SIGINT, handle)
+    usual = {number: signal.getsignal(number) for number in REQUESTS}
+    heard = [number for number, does in usual.items() if does in (signal.SIG_DFL, signal.default_int_handler)]
+    if threading.current_thread() is not threading.main_thread():
+        heard = []
+    hook = sys.unraisablehook
+    for number in heard:
+        signal.signal(number, handle)
     sys.unraisablehook = complain
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number in heard:
+            signal.signal(number, usual[number])
         sys.unraisablehook = hook
 
 
@@ -145,5 +152,4 @@ def _forget_stdout() -> None:
 def _end_line(message: str) -> None:
     """A last message on stderr, in place of the progress."""
     clear = "\r\x1b[K" if sys.stderr.isatty() else ""
-    visible = "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in message)
-    click.echo(clear + visible, err=True, nl=False)
+    click.echo(clear + visible(message), err=True, nl=False)

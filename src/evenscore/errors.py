@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 import sys
 import warnings
 from collections.abc import Iterable
 from typing import Any, TypeGuard
 
 
+def visible(text: str) -> str:
+    """Text that a terminal shows and never obeys: what is not printable is replaced, line breaks are kept."""
+    return "\n".join(line if line.isprintable() else _VEILED.sub(_veil, line) for line in text.split("\n"))
+
+
+_VEILED = re.compile(r"[^ -~]")
+
+
+def _veil(found: re.Match[str]) -> str:
+    return found[0] if found[0].isprintable() else "\ufffd"
+
+
 class EvenscoreError(ValueError):
-    """Base of every error that evenscore raises on purpose."""
+    """Base of every error that evenscore raises on purpose; names of columns and files in it never reach a terminal as they are."""
+
+    def __init__(self, *words: object) -> None:
+        super().__init__(*(visible(word) if isinstance(word, str) else word for word in words))
 
 
 class DataError(EvenscoreError):
@@ -42,7 +58,11 @@ def warn(message: str) -> None:
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("evenscore."):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, EvenscoreWarning, stacklevel=level)
+    warnings.warn(visible(message), EvenscoreWarning, stacklevel=level)
+
+
+def hush(message: str) -> None:
+    """In place of ``warn``, for what has been said already."""
 
 
 def listing(names: Iterable[object], limit: int = 30) -> str:

@@ -137,7 +137,9 @@ def ordering_test(
     Parameters
     ----------
     tally
-        What ``es.tally`` made.
+        What ``es.tally`` made, also as the path of a saved one; or data.
+    columns
+        With data: ``score=``, ``outcome=``, ``group=``, ``user=`` and what else ``es.tally`` takes.
     tolerance
         How much misordering does not matter. With it the verdict is "parity" when the simultaneous limits rule out more.
     reference

@@ -19,6 +19,7 @@ from evenscore.estimation.verdict import largest
 from evenscore.parity.methods import AUTO, METHODS, components_of, detectable_gap, draw_statistics, gather
 from evenscore.simulation import simulate
 from evenscore.tables import Table, json_ready, label_text, number_text
+from evenscore.tallies.reshaping import change_sums
 from evenscore.tallies.tally_state import Tally, require_groups
 from evenscore.threads import in_one_thread
 
@@ -122,7 +123,9 @@ def plan(
     Parameters
     ----------
     tally
-        What ``es.tally`` made, if there are data already.
+        What ``es.tally`` made, or data, if there are any already.
+    columns
+        With data: ``outcome=``, ``group=``, ``user=`` and what else ``es.tally`` takes; ``score`` then names the column.
     gap
         The gap to show: gives the users needed, in the proportions of the groups. Without it, the smallest gap is given.
     users
@@ -202,7 +205,7 @@ def _assumed(rows_per_user: Any, correlation: float, rate: float, score: Any, ra
 
 def _scaled(tally: Tally, factor: float) -> Tally:
     """The tally of ``factor`` times as many users like these."""
-    scaled = tally.changed(lambda sums: sums.scaled(factor))
+    scaled = change_sums(tally, lambda sums: sums.scaled(factor))
     groups = tuple(
         replace(group, n_users=max(1, round(group.n_users * factor)), n_rows=max(1, round(group.n_rows * factor)))
         for group in scaled.group_tallies

@@ -9,6 +9,7 @@ import itertools
 import os
 import secrets
 import stat
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,9 @@ from evenscore.errors import EvenscoreError, FileError, OptionError, shortened
 MOST_BYTES = 1 << 29  # of a file that is read at once; tallies have a limit of their own
 PIECE = 1 << 20
 AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # opening a pipe must not wait for its other end
+CASELESS = sys.platform in ("darwin", "win32")  # a.csv and A.csv are one file
+DATA_NAMES = tuple(f".{kind}{packed}" for kind in ("csv", "tsv", "parquet", "pq") for packed in ("", ".gz", ".zst"))
+OWN = (b"{", b"<", b"evenscore tally\n")  # how JSON, HTML, XML and tallies begin, and no table
 
 # Labels keep their type
 
@@ -79,6 +83,41 @@ def named(path: str | os.PathLike[str]) -> str:
     return text if text.isprintable() and len(text) <= 300 else shortened(text)
 
 
+def file_identity(path: str | os.PathLike[str]) -> tuple[Any, ...] | None:
+    """What all names of a file have in common, be it there or not; None for a device, which may be named twice, and for no name."""
+    try:
+        about = Path(path).stat()
+        return None if stat.S_ISCHR(about.st_mode) else (about.st_dev, about.st_ino)
+    except FileNotFoundError:
+        folder, name = os.path.split(os.path.realpath(path))
+        return file_identity(folder) if not name else (file_identity(folder), name.casefold() if CASELESS else name)
+    except (OSError, ValueError):
+        return None
+
+
+def holds_data(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is there that is a table, by its name or, for Parquet, by how it begins."""
+    try:
+        with open(path, "rb", opener=_opened) as file:
+            begin = file.read(16) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+    except (OSError, ValueError):
+        return False
+    named_so = os.fspath(path).lower().endswith(DATA_NAMES)
+    return begin.startswith(b"PAR1") or (named_so and bool(begin) and not begin.startswith(OWN))
+
+
+def refuse_data(path: str | os.PathLike[str]) -> None:
+    """Reports, tallies and the like replace what is there, but never a table."""
+    if holds_data(path):
+        raise FileError(f"{named(path)} is there already and holds data; give the result another name")
+
+
+def refuse_existing(path: Path, overwrite: bool) -> None:
+    """Data replace what is there only when told so."""
+    if not overwrite and os.path.lexists(path):
+        raise FileError(f"{named(path)} is there already; give the result another name, or say overwrite=True")
+
+
 def read_whole(path: Path, most: int = MOST_BYTES) -> bytes:
     """The content of a file or a pipe, if it is not too much."""
     with _explained("read", path), open(path, "rb", opener=_opened) as file:
@@ -92,8 +131,13 @@ def read_whole(path: Path, most: int = MOST_BYTES) -> bytes:
     return content
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is never seen half-written; devices and pipes are written to as they are."""
+def write_whole(path: Path, content: bytes, *, data: bool = False) -> None:
+    """Write a file so that it is never seen half-written; devices and pipes are written to as they are.
+
+    What is no data itself does not take the place of data.
+    """
+    if not data:
+        refuse_data(path)
     with _explained("write", path):
         place = Path(os.path.realpath(path))  # a link stays a link
         if place.exists() and not place.is_file():
@@ -105,20 +149,39 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def written_whole(path: Path, suffix: str = "") -> Iterator[Path]:
-    """A temporary file that takes the place of the path when all went well, and vanishes otherwise."""
+def written_whole(path: Path, suffix: str = "", *, overwrite: bool = True) -> Iterator[Path]:
+    """A hidden file that takes the place of the path when all went well, and vanishes otherwise. A link stays a link."""
+    refuse_existing(path, overwrite)
     with _explained("write", path):
-        temporary = Path(os.path.realpath(path.parent)) / f".{path.name[:40]}.{secrets.token_hex(8)}{suffix}"
+        place = Path(os.path.realpath(path))
+        temporary = place.with_name(f".evenscore-{secrets.token_hex(8)}{suffix}")
     try:
         with _explained("write", path):
             os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield temporary
         with _explained("write", path):
-            temporary.replace(path)
+            _move(temporary, place, overwrite)
     except BaseException:
         with contextlib.suppress(OSError, ValueError):
             temporary.unlink()
         raise
+
+
+def _move(temporary: Path, place: Path, overwrite: bool) -> None:
+    """Give a file its name; one that came to be there meanwhile is kept, unless it is to be replaced."""
+    if overwrite:
+        temporary.replace(place)
+        return
+    try:
+        os.link(temporary, place)
+    except FileExistsError:
+        refuse_existing(place, overwrite)
+        raise
+    except OSError:  # not every disk has links
+        refuse_existing(place, overwrite)
+        temporary.replace(place)
+    else:
+        temporary.unlink()
 
 
 def _opened(path: Any, flags: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import importlib
 import importlib.util
+import json
 import math
 import sys
 import unicodedata
@@ -13,7 +14,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from evenscore.errors import EvenscoreError, require_option
+from evenscore.errors import EvenscoreError, require_option, visible
 
 FRAMES = ("pandas", "polars", "pyarrow")
 
@@ -112,6 +113,16 @@ def json_ready(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
+def json_text(document: Any) -> str:
+    """A document as JSON for people and terminals: letters as they are, what is not printable as escapes."""
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return "\n".join(line if line.isprintable() else "".join(map(_escape, line)) for line in text.split("\n"))
+
+
+def _escape(char: str) -> str:
+    return char if char.isprintable() else json.dumps(char)[1:-1]
+
+
 def values_of(record: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
     """Attributes of a record by name; by default all the fields of a dataclass with slots."""
     return {name: getattr(record, name) for name in (type(record).__slots__ if names is None else names)}
@@ -153,7 +164,7 @@ def _is_p(name: str, value: Any) -> bool:
 
 def printable(text: str, limit: int = 48) -> str:
     """Text for one cell or line of a terminal: no control characters, no endless labels."""
-    clean = "".join(char if char.isprintable() else "�" for char in text)
+    clean = visible(text).replace("\n", "\ufffd")
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 

@@ -198,7 +198,7 @@ def test_bad_options(tally, options, words):
 
 
 def test_what_cannot_be_calibrated(tally):
-    with pytest.raises(es.DataError, match="takes a tally"):
+    with pytest.raises(es.OptionError, match="missing: score="):
         es.calibrate({"s": [1]})
     with pytest.raises(es.DataError, match="nothing to calibrate"):
         es.calibrate(type(tally).zero(tally.lattice))

@@ -101,7 +101,7 @@ def test_apply_refuses_what_cannot_work(folder, tmp_path):
     people = folder / "people.parquet"
     for arguments, words in (
         ((people, "--out", tmp_path / "out.xlsx"), ".parquet"),
-        ((people, "--out", people), "read and written at once"),
+        ((people, "--out", people), "would be written over"),
         ((people, "--score", "nothing", "--out", tmp_path / "o.csv"), "no column 'nothing'"),
         ((people, "--name", "user", "--out", tmp_path / "o.csv"), "has a column 'user' already"),
         ((tmp_path / "none.csv", "--out", tmp_path / "o.csv"), "no file"),
@@ -123,7 +123,7 @@ def test_apply_reads_integer_groups_and_dates(tmp_path):
         tally = es.tally(tmp_path / "people.csv", score="score", outcome="outcome", group="group", user="user")
         calibrator = es.calibrate(tally)
         calibrator.save(tmp_path / "map.json")
-        done = run("apply", tmp_path / "map.json", tmp_path / "people.csv", "--out", tmp_path / "out.csv")
+        done = run("apply", tmp_path / "map.json", tmp_path / "people.csv", "--overwrite", "--out", tmp_path / "out.csv")
         assert done.returncode == 0, done.stderr
         found = pd.read_csv(tmp_path / "out.csv")["calibrated"]
         by_label = {str(each.group): each for each in calibrator.maps}

@@ -333,7 +333,7 @@ def test_scores_outside_a_given_lattice_are_warned_about():
 def test_a_frame_where_a_tally_belongs_is_told_the_call(container):
     for function in ("parity_test", "curves"):
         call = f"es.{function}(es.tally(data, score=..., outcome=..., group=..., user=...))"
-        with pytest.raises(es.DataError, match=re.escape(call)):
+        with pytest.raises(es.OptionError, match=re.escape(call)):
             getattr(es, function)(CONTAINERS[container](ROWS))
 
 

@@ -5,6 +5,7 @@ import gzip
 import os
 import re
 import uuid
+import warnings
 
 import duckdb
 import numpy as np
@@ -120,7 +121,10 @@ def test_files_give_the_tally_of_their_rows(name, tmp_path):
     tally, notes = read(data, weight="v")
     assert_same(tally, es.tally(ROWS, **NAMES, weight="v"))
     assert notes == assumed
-    assert_same(es.tally(data, **NAMES), PLAIN)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert_same(es.tally(data, **NAMES), PLAIN)
+    assert [str(warning.message) for warning in caught] == [note for note in assumed if not note.startswith("assumed: v ")]
 
 
 def test_partitions_named_by_their_folders(tmp_path):
@@ -313,7 +317,7 @@ UNREADABLE = {
         es.FileError,
         "of different kinds ({folder}/b.csv is CSV, {folder}/a.parquet is Parquet); give files of one kind",
     ),
-    "unlike files": (unlike, es.FileError, "cannot read {folder}/a.csv, {folder}/b.csv: "),
+    "unlike files": (unlike, es.FileError, "{folder}/b.csv has no column 'y' (outcome); {folder}/a.csv has one"),
     "a saved tally": (a_tally, es.FileError, "{folder}/saved.csv is a saved tally; read it with es.Tally.load"),
 }
 

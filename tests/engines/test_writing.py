@@ -22,7 +22,9 @@ def test_what_is_written_is_read_back(tmp_path, kind):
     assert np.array_equal(frame["x"].to_numpy(dtype=float), COLUMNS["x"], equal_nan=True)
     assert list(frame['a "b", c']) == list(COLUMNS['a "b", c']) and list(frame["mixed"]) == ["a", "3", "True"]
     before = path.read_bytes()
-    write_columns(path, COLUMNS)
+    with pytest.raises(es.FileError, match="overwrite=True"):
+        write_columns(path, COLUMNS)
+    write_columns(path, COLUMNS, overwrite=True)
     assert path.read_bytes() == before and [file.name for file in tmp_path.iterdir()] == [path.name]
 
 

@@ -255,11 +255,14 @@ def test_columns_that_differ_by_case_in_other_containers(container):
     }
     for name in ("S", "s", "s_1"):
         try:
-            found = tallied(make[container](), score=name)
+            frame = make[container]()
+            found = tallied(frame, score=name)
         except es.EvenscoreError as error:
             assert "S" in str(error) or "s" in str(error)  # refusing is honest, the wrong column is not
         else:
-            assert_alike(found, tallied(columns, score=name))
+            # DuckDB itself calls the columns of the arrow table S, s_1 and s_1_1: the relation's own s_1 is meant
+            held = dict(zip(frame.columns, columns.values(), strict=True))
+            assert_alike(found, tallied(held, score=name))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -57,6 +57,29 @@ def test_python_says_what_the_command_line_says(name, call, tmp_path, capfd):
     assert re.search(word, told), told[-600:]
 
 
+CALLS = {
+    "tally": lambda path: es.tally(path, **NAMES),
+    "explain": lambda path: es.tally.explain(path, **NAMES),
+    "curves": lambda path: es.curves(path, **NAMES),
+    "parity_test": lambda path: es.parity_test(path, **NAMES, method="bonferroni"),
+    "calibrate": lambda path: es.calibrate(path, **NAMES, method="platt"),
+    "calibrate_jointly": lambda path: es.calibrate_jointly(
+        path, scores=["s"], outcomes=["y"], group="g", user="u", method="logistic"
+    ),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_every_function_that_takes_files_says_it_once(call, tmp_path):
+    (tmp_path / "rows.csv").write_text(csv_text(TABLE).replace(",", ";"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        CALLS[call](tmp_path / "rows.csv")
+    told = [each for each in caught if "semicolons" in str(each.message)]
+    assert len(told) == 1 and told[0].category is es.EvenscoreWarning
+    assert told[0].filename == __file__, "the warning points to whoever called"
+
+
 @pytest.mark.parametrize("command", ["tally", "audit", "calibrate", "thresholds"])
 def test_every_command_says_what_it_assumed(command, tmp_path, capfd):
     content, word = assumed_files(tmp_path)["thousands or decimals"]

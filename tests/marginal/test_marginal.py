@@ -273,7 +273,7 @@ def test_bad_input_is_named():
         es.marginal_test(tally, threshold=0.4, positive="up")
     with pytest.raises(es.DataError, match="at least 2 groups"):
         es.marginal_test(tally_of(rows.only(0), 0.4), threshold=0.4)
-    with pytest.raises(es.DataError, match="takes a tally"):
+    with pytest.raises(es.OptionError, match="missing: score="):
         es.marginal_test(as_dict(rows), threshold=0.4)
     with pytest.raises(es.OptionError, match="tolerance"):
         es.marginal_test(tally, threshold=0.4, tolerance=-1)

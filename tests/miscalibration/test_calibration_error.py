@@ -316,7 +316,7 @@ def test_bad_options(both, bad, message):
 
 
 def test_not_a_tally():
-    with pytest.raises(es.DataError, match="takes a tally"):
+    with pytest.raises(es.OptionError, match="missing: score="):
         es.calibration_error({"s": [1]})
 
 

@@ -53,6 +53,7 @@ def test_p_values_are_uniform_under_the_null():
     assert stats.kstest(p, "uniform").pvalue > 0.001
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["sup", "combined", "bh"])
 def test_minimum_detectable_gap_is_found_with_its_probability(method):
     """The gap that the result promises to see is seen about 8 times in 10."""
@@ -245,7 +246,7 @@ def test_independent_rows_are_not_called_users():
 
 
 def test_a_frame_is_not_a_tally():
-    with pytest.raises(es.DataError, match=r"es\.parity_test\(es\.tally\(data, score="):
+    with pytest.raises(es.OptionError, match=r"name them, or give a tally: es\.parity_test\(es\.tally\(data, score="):
         es.parity_test(simple())
 
 

@@ -95,5 +95,5 @@ def test_what_is_drawn_on_given_axes_keeps_what_is_there(results):
 
 
 def test_a_result_without_a_picture_says_so():
-    with pytest.raises(TypeError, match="Truth has no picture"):
+    with pytest.raises(es.EvenscoreError, match="Truth has no picture"):
         es.simulate(10).truth.plot()

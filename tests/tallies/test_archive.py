@@ -206,7 +206,9 @@ def test_a_missing_file_and_a_folder_are_refused(path):
 def test_another_version_is_refused(path):
     content = saved(small_tally(), path)
     newer = PREFIX.pack(MAGIC, VERSION + 1, PREFIX.unpack_from(content)[2]) + content[PREFIX.size : -DIGEST]
-    refuse(path, sealed(newer), f"has format version {VERSION + 1}, this evenscore reads version {VERSION}; update evenscore")
+    refuse(
+        path, sealed(newer), f"has format version {VERSION + 1}, this evenscore reads versions up to {VERSION}; update evenscore"
+    )
 
 
 def bomb(header, arrays):

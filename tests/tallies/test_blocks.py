@@ -14,6 +14,7 @@ from evenscore.tallies.blocks import BLOCKS, USER_PAIRS, Block
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.moments import WEIGHTINGS, Factor, Moments, Sums
 from evenscore.tallies.pairs import PairSums
+from evenscore.tallies.reshaping import recentre, remap
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 CUBES = Moments.single(T0=Factor(w=3), T1=Factor(w=3, y=1), T2=Factor(w=3, y=2), T3=Factor(w=3, y=3))
@@ -117,9 +118,9 @@ def test_a_described_block_is_added(discrete):
 def test_a_described_block_is_recentred_and_remapped():
     data = make()
     tally = counted(data, lattice=LATTICE)
-    assert_counted(tally.recentred(-2.5), data)
+    assert_counted(recentre(tally, -2.5), data)
     coarse = Lattice.from_parts(LATTICE.edges[1::2], LATTICE.to_dict())
-    assert_counted(tally.remapped(coarse, [np.arange(8) // 2] * 2), data)
+    assert_counted(remap(tally, coarse, [np.arange(8) // 2] * 2), data)
 
 
 def test_a_block_of_one_tally_only_is_dropped_and_this_is_said():
@@ -130,7 +131,7 @@ def test_a_block_of_one_tally_only_is_dropped_and_this_is_said():
     plain = es.tally(data, **NAMES, weight="v", lattice=LATTICE)
     for both in (a + b, b + a):
         assert both.block_names == plain.block_names and set(both.cross_blocks) == {"pairs"}
-        assert_same(both.recentred(plain.centre), plain, exact=False)
+        assert_same(recentre(both, plain.centre), plain, exact=False)
         assert "block 'cubes' is left out: only one of the tallies that were added has it" in repr(both)
     assert not (a + es.Tally.zero(LATTICE)).left_out
 
@@ -221,7 +222,7 @@ def test_a_file_of_format_1_is_read_and_added_to_a_new_scan(tmp_path):
     assert loaded.cross and loaded.columns.weight == "v"
     rest = es.tally(rows_of(data, ~even), **NAMES, weight="v", lattice=loaded)
     whole = es.tally(data, **NAMES, weight="v", lattice=loaded)
-    assert_same((loaded + rest).recentred(whole.centre), whole, exact=False)
+    assert_same(recentre(loaded + rest, whole.centre), whole, exact=False)
     loaded.save(tmp_path / "again.tally")
     assert_same(es.Tally.load(tmp_path / "again.tally"), loaded)
 

@@ -8,6 +8,7 @@ import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.data.coding import folds, hash_integers
 from evenscore.tallies import pairing
+from evenscore.tallies.reshaping import recentre
 from evenscore.tallies.spanning import spanning_users
 from evenscore.tallies.tally_state import WEIGHTINGS
 
@@ -132,7 +133,7 @@ def test_counts_are_repeated_rows():
     longer = es.tally(again, **NAMES, lattice=tally)
     assert tally.n_rows == longer.n_rows
     assert tally.n_users == longer.n_users
-    centred = longer.recentred(tally.centre)
+    centred = recentre(longer, tally.centre)
     for a, b in zip(tally.group_tallies, centred.group_tallies, strict=True):
         np.testing.assert_allclose(a.vectors.values, b.vectors.values, rtol=1e-8, atol=1e-9)
         np.testing.assert_allclose(a.pairs.matrices("user").yy, b.pairs.matrices("user").yy, rtol=1e-7, atol=1e-9)

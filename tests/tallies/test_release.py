@@ -7,6 +7,7 @@ import pytest
 
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
+from evenscore.tallies.reshaping import recentre
 
 DESIGNS = {
     "four rows a user": {"rows_per_user": 4},
@@ -54,20 +55,89 @@ def test_every_sum_that_is_kept_stands_for_enough_users(name, min_users):
         assert (released.sums(group).N[released.sums(group).W > 0] >= min_users).all()
 
 
-@pytest.mark.parametrize("name", DESIGNS)
-def test_the_sums_are_those_of_a_tally_on_the_coarse_lattice(name):
+def compared(name):
+    """A release and a tally of the same data on its cells: each group, weighting and pair of sums."""
     data, tally = make(name)
     released = tally.release(min_users=10)
-    direct = es.tally(data, **NAMES, lattice=released.lattice)
+    direct = recentre(es.tally(data, **NAMES, lattice=released.lattice), released.centre)
     assert 1 < released.lattice.n_cells < 512
     for weighting, (a, b) in itertools.product(("user", "row"), itertools.product(released.groups, repeat=2)):
         one, other = released.pair_matrices(a, b, weighting), direct.pair_matrices(a, b, weighting)
         assert (one is None) == (other is None)
-        for part in ("ww", "wy", "yw", "yy") if one is not None else ():
+        yield released.sums(a, weighting), direct.sums(a, weighting), one, other
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_the_sums_are_those_of_a_tally_on_the_coarse_lattice(name):
+    """All of them when outcomes are 0/1; of others, those in which no outcome is."""
+    exact = ("W", "X", "V0"), ("ww",)
+    if name != "real outcomes":
+        exact = ("W", "Y", "X", "Y2", "XY", "V0", "V1", "V2"), ("ww", "wy", "yw", "yy")
+    for left, right, one, other in compared(name):
+        for part in exact[1] if one is not None else ():
             np.testing.assert_allclose(getattr(one, part), getattr(other, part), rtol=1e-9, atol=1e-9)
-        left, right = released.sums(a, weighting), direct.sums(a, weighting)
-        for vector in ("W", "Y", "X", "Y2", "XY", "V0", "V1", "V2"):
+        for vector in exact[0]:
             np.testing.assert_allclose(getattr(left, vector), getattr(right, vector), rtol=1e-9, atol=1e-9)
+
+
+def test_real_outcomes_are_rounded_to_part_of_what_a_person_can_put_in():
+    """At most by half a step, and steps are between a quarter and a half of the root of a cell's squares over users."""
+    for left, right, one, other in compared("real outcomes"):
+        mean = right.Y / right.W
+        squares = np.diag(other.residual(mean, mean)) if other is not None else None
+        if squares is None or one is None or not np.allclose(one.ww, one.ww.T):
+            continue
+        error = np.abs(left.Y - right.Y) / np.sqrt(squares)
+        assert error.mean() > 0.01 and error.max() <= 0.25 + 1e-9
+        shown = np.diag(one.residual(left.Y / left.W, left.Y / left.W))
+        assert (np.abs(shown / squares - 1) <= 0.25 + 1e-9).all() and (shown > 0).all()
+
+
+def user_outcomes(kind, seed, rows_per_user):
+    rng = np.random.default_rng(seed)
+    n = 4_000
+    user = np.repeat(np.arange(n), rows_per_user)
+    score, level = rng.random(len(user)), rng.normal(size=n)[user]
+    noise = 0.7 * level + 0.7 * rng.normal(size=len(user))
+    outcome = 5 + 2 * score + noise if kind == "normal" else 4e4 * np.exp(0.5 * score + 0.5 * noise)
+    return {"s": score, "y": outcome + 0.05 * np.std(outcome) * (user % 2), "g": user % 2, "u": user}
+
+
+@pytest.mark.parametrize("rows_per_user", [1, 4])
+@pytest.mark.parametrize("kind", ["normal", "incomes"])
+def test_rounding_costs_little(kind, rows_per_user, monkeypatch):
+    """Curves move by a fraction of their standard errors, which stay, and p-values stay where they are."""
+    tally = es.tally(user_outcomes(kind, 1, rows_per_user), **NAMES)
+    found = tally.release(min_users=20)
+    with monkeypatch.context() as patch:
+        patch.setattr("evenscore.tallies.release.clipped", lambda tally, _cells: tally)
+        patch.setattr("evenscore.tallies.release.rounded", lambda tally: tally)
+        exact = tally.release(min_users=20)
+    before, after = ([(row["estimate"], row["se"]) for row in es.curves(each).rows()] for each in (exact, found))
+    (values, errors), (moved, shown) = np.array(before).T, np.array(after).T
+    assert np.nanmean(np.abs(moved - values) / errors) < 0.2 and np.nanmax(np.abs(moved - values) / errors) < 0.6
+    assert np.nanmean(shown / errors) == pytest.approx(1, abs=0.06)
+    assert es.parity_test(found).p_value == pytest.approx(es.parity_test(exact).p_value, abs=0.12)
+
+
+def test_outcomes_that_are_all_the_same_and_huge_ones_are_released():
+    data = {"s": np.linspace(0, 1, 400), "g": np.arange(400) % 2, "u": np.arange(400)}
+    same = es.tally(data | {"y": np.full(400, 7.5)}, **NAMES).release(min_users=20)
+    assert [row["mean_outcome"] for row in same.rows()] == [7.5, 7.5]
+    huge = es.tally(data | {"y": 1e74 * np.sin(np.arange(400.0))}, **NAMES).release(min_users=20)
+    assert all(np.isfinite(group.pairs.values).all() and np.isfinite(group.vectors.values).all() for group in huge.group_tallies)
+
+
+@pytest.mark.parametrize("scale", ["score", "rank"])
+def test_the_highest_score_is_not_the_end_of_the_lattice(scale):
+    """As a value among few, and as the last quantile."""
+    rng = np.random.default_rng(0)
+    score = np.rint(600 + 30 * rng.normal(size=2_000)) if scale == "score" else 600 + 30 * rng.normal(size=2_000)
+    score[7] = 98_765.0
+    data = {"s": score, "y": rng.integers(0, 2, 2_000), "g": np.arange(2_000) % 2, "u": np.arange(2_000)}
+    released = es.tally(data, **NAMES, scale=scale).release(min_users=20)
+    assert released.lattice.high < 800
+    assert all((sums.X <= 800 * sums.W).all() for sums in map(released.sums, released.groups))
 
 
 def test_nothing_of_single_users_is_left_and_the_audit_says_so(tmp_path):

@@ -242,7 +242,7 @@ def _sources(data: Any, say: Say | None) -> list[Source]:
     items = data if isinstance(data, list | tuple) else [data]
     if not all(isinstance(item, str | os.PathLike) for item in items):
         return [Source(f"{type(item).__module__.split('.')[0]} {type(item).__name__} in memory") for item in items]
-    from evenscore.engines.sources import find_files
+    from evenscore.engines.paths import find_files
 
     if say is not None:
         say("hashing")

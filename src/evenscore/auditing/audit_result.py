@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.miscalibration.error_result import CalibrationError
 from evenscore.ordering import OrderingTest
 from evenscore.parity.parity_result import ParityTest
-from evenscore.tables import Table, json_ready, label_text, values_of
+from evenscore.tables import Table, json_ready, json_text, label_text, values_of
 from evenscore.tallies.tally_state import Tally
 from evenscore.thresholds.thresholds_result import Thresholds
 
@@ -234,7 +233,7 @@ class Audit(Table):
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The audit as JSON text; written to a file as well if a path is given, whole or not at all."""
-        text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        text = json_text(self.to_dict())
         _write(path, text)
         return text
 

@@ -55,7 +55,9 @@ def calibrate(
     Parameters
     ----------
     tally
-        What ``es.tally`` made.
+        What ``es.tally`` made, also as the path of a saved one; or data.
+    columns
+        With data: ``score=``, ``outcome=``, ``group=``, ``user=`` and what else ``es.tally`` takes.
     method
         "kernel": the paper's t(s, g), local linear regression at knots with straight lines between them. "isotonic": the nearest
         map that never falls. "platt": expit(b0 + b1 logit s), for 0/1 outcomes. "binning": one value a bin. "auto": Platt or a

@@ -29,10 +29,11 @@ def apply_files(
     nulls: str = "error",
     progress: Callable[[float], None] | None = None,
     say: Say | None = None,
+    overwrite: bool = False,
 ) -> Counted:
     """Write the files' rows with one more column, the calibrated score, to one CSV or Parquet file."""
     require_treatment(on_unknown, nulls)
-    refuse_overwriting(data, out)
+    refuse_overwriting(data, out, overwrite)
     stream = open_stream(data, *column_names(calibrator, score or None, group or None), say)
     labels, n_rows, n_missing = count_groups(stream)
     if not n_rows:
@@ -47,7 +48,8 @@ def apply_files(
         known = " OR ".join(f"({where})" for where in conditions.values()) or "FALSE"
         ranges[-1] = f"NOT coalesce({known}, FALSE)"
     outside = count_outside(stream, [(where, maps[place].low, maps[place].high) for place, where in ranges.items()])
-    copy_with_column(stream, calibrated_score(calibrator, DUCKDB, stream.score, conditions, on_unknown), name, out, progress)
+    calibrated = calibrated_score(calibrator, DUCKDB, stream.score, conditions, on_unknown)
+    copy_with_column(stream, calibrated, name, out, progress, overwrite=overwrite)
     counts = np.zeros((len(calibrator.maps) + 1, len(COUNTS)), dtype=np.int64)
     places = np.maximum(matched.places, UNKNOWN)
     np.add.at(counts[:, 0], places, n_rows)

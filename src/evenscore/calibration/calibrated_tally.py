@@ -14,6 +14,7 @@ from evenscore.errors import DataError, listing, require_option
 from evenscore.tallies.blocks import BLOCKS, REQUIRED
 from evenscore.tallies.lattice import MAX_CELLS, Lattice
 from evenscore.tallies.moments import Sums
+from evenscore.tallies.reshaping import drop_blocks, remap
 from evenscore.tallies.tally_state import GroupTally, Tally
 from evenscore.types import Floats
 
@@ -28,9 +29,9 @@ def calibrated_tally(tally: Tally, calibrator: Calibrator, on_unknown: str = "er
     scores = {group: mean_scores(tally, tally.sums(group)) for group in tally.groups}
     moved = {group: scores[group] if maps[group] is None else maps[group].at(scores[group]) for group in tally.groups}  # type: ignore[union-attr]
     lattice = _lattice(tally, calibrator, moved)
-    tally = tally.without_blocks(_blocks_of_scores(tally), "its sums are about scores before they were calibrated")
+    tally = drop_blocks(tally, _blocks_of_scores(tally), "its sums are about scores before they were calibrated")
     rescored = tuple(_rescored(group, maps[label], scores[label]) for label, group in tally.by_group)
-    return replace(tally, group_tallies=rescored).remapped(lattice, [lattice.cell(moved[label]) for label in tally.groups])
+    return remap(replace(tally, group_tallies=rescored), lattice, [lattice.cell(moved[label]) for label in tally.groups])
 
 
 def carried_maps(tally: Tally, calibrator: Calibrator, on_unknown: str) -> Mapping[Any, GroupMap | None]:

@@ -114,7 +114,7 @@ def save_lookup(calibrator: Calibrator, path: Path) -> None:
         refuse_equal_texts(calibrator.groups)
         rows = [row | {name: None if row[name] is None else _as_text(row[name]) for name in names} for row in rows]
     if kind == ".csv":
-        write_whole(path, _csv(rows))
+        write_whole(path, _csv(rows), data=True)
         return
     from evenscore.engines.writing import write_parquet
 

@@ -51,13 +51,14 @@ def apply_calibrator(
     if not isinstance(calibrator, Calibrator):
         raise OptionError(f"calibrator={shortened(calibrator)} must be an es.Calibrator")
     engine = engine_of(data)
-    if engine not in (*_APPLY, "ibis"):
+    if engine not in (*_APPLY, "ibis", "spark"):
         raise DataError(f"data is of type {type(data).__name__}; for data in memory use calibrator.transform(scores, groups)")
     names = _columns(calibrator, score, group, list(data.columns))
     if engine == "ibis":
         return data.mutate(**{name: _ibis_expression(calibrator, data, *names, on_unknown)})
-    dialect = SPARK if engine == "spark" else DUCKDB
-    return _APPLY[engine](data, f"{expression(calibrator, dialect, *names, on_unknown)} AS {dialect.name(name)}", name)
+    if engine == "spark":
+        return _in_spark(data, calibrator, *names, name, on_unknown)
+    return _APPLY[engine](data, f"{expression(calibrator, DUCKDB, *names, on_unknown)} AS {DUCKDB.name(name)}", name)
 
 
 def _columns(
@@ -85,8 +86,13 @@ def expression(calibrator: Calibrator, dialect: Dialect, score: str, groups: lis
 # Engines
 
 
-def _in_spark(data: Any, column: str, name: str) -> Any:
-    return data.selectExpr(*(SPARK.name(held) for held in data.columns if held != name), column)
+def _in_spark(data: Any, calibrator: Calibrator, score: str, groups: list[str], name: str, on_unknown: str) -> Any:
+    from evenscore.engines.spark import with_column
+
+    def make(places: list[str]) -> str:
+        return expression(calibrator, SPARK, places[0], places[1:], on_unknown)
+
+    return with_column(data, name, [score, *groups], make)
 
 
 def _in_duckdb(data: Any, column: str, name: str) -> Any:
@@ -130,7 +136,6 @@ def _in_partition(frame: Any, column: str, name: str) -> Any:
 
 
 _APPLY: dict[str, Callable[[Any, str, str], Any]] = {
-    "spark": _in_spark,
     "duckdb": _in_duckdb,
     "dask": _in_dask,
 }

@@ -14,7 +14,8 @@ from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.calibrator_file import CalibratorFile
 from evenscore.calibration.maps import GroupMap
 from evenscore.codec import MATRIX, Codec, dict_codec, optional, record_codec, tuple_of
-from evenscore.data.observations import MAX_GROUPS, Columns
+from evenscore.data.groups import MAX_GROUPS
+from evenscore.data.observations import Columns
 from evenscore.tallies.lattice import Lattice
 
 ORDER = "method weighting monotone binary columns lattice fingerprint reference split sketch reasons frame_kind maps pooled"

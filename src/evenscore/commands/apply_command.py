@@ -9,6 +9,7 @@ import click
 
 from evenscore.commands.common import choice, output_options, show, stop_if_interrupted, write_json
 from evenscore.commands.objectives_command import blend_weights
+from evenscore.commands.outputs import check_outputs, overwrite_option, tell
 
 if TYPE_CHECKING:
     from evenscore.calibration.calibrator import Counted
@@ -36,6 +37,7 @@ BAR = 30
     "--on-unknown", ["error", "pooled", "keep"], "For unknown or missing groups: stop, take everybody's map, or keep the score."
 )
 @choice("--nulls", ["error", "keep"], "For missing scores: stop, or leave them missing.")
+@overwrite_option
 @output_options
 @click.pass_context
 def apply(
@@ -53,8 +55,9 @@ def apply(
     from evenscore.multiobjective.calibrator import JointCalibrator
     from evenscore.multiobjective.storage import load_any
 
+    check_outputs({"--out": out, "--json": json_path}, [calibrator, *data], data="--out", overwrite=options["overwrite"])
     notes: list[str] = []
-    chosen = {name: options[name] for name in ("name", "on_unknown", "nulls")} | {
+    chosen = {name: options[name] for name in ("name", "on_unknown", "nulls", "overwrite")} | {
         "progress": None if quiet else lambda share: show(_bar(share), quiet),
         "say": notes.append,
     }
@@ -96,7 +99,4 @@ def _bar(share: float) -> str:
 
 
 def _print(written: Counted | JointApplied, notes: list[str], out: str) -> None:
-    click.echo(str(written))
-    for note in notes:
-        click.echo(f"  {note}")
-    click.echo(f"\n  written to {out}")
+    tell("\n".join([str(written), *(f"  {note}" for note in notes), "", f"  written to {out}"]))

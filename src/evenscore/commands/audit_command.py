@@ -18,7 +18,8 @@ from evenscore.commands.common import (
     show,
     stop_if_interrupted,
 )
-from evenscore.commands.objectives_command import audit_pairs, blend_options
+from evenscore.commands.objectives_command import audit_pairs, blend_options, refuse_unheeded
+from evenscore.commands.outputs import check_outputs, tell, write_text
 from evenscore.commands.settings import merge_settings
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ METHODS = ("auto", "sup", "multiscale", "l2", "cumulative", "combined", "bonferr
 @click.option("--summary", metavar="PATH", help="Append a summary in Markdown, such as to $GITHUB_STEP_SUMMARY.")
 @blend_options
 @click.option("--config", metavar="PATH", help="Settings; evenscore.toml is read when it is there.")
+@click.option("--no-config", is_flag=True, help="Read no settings, whatever is there.")
 @output_options
 @click.pass_context
 def audit(context: click.Context, /, data: tuple[str, ...], quiet: bool, **options: Any) -> int:
@@ -75,29 +77,30 @@ def audit(context: click.Context, /, data: tuple[str, ...], quiet: bool, **optio
     Ends with 0 when the gate is passed, 1 on a disparity, 2 on bad usage or data, 3 when parity or power is asked for
     and not shown.
     """
-    data = merge_settings(context, data, options)
+    data, settings = merge_settings(context, data, options, quiet)
     if not data:
         raise click.UsageError("Missing argument 'FILE|FOLDER|GLOB|TALLY'.", context)
+    refuse_unheeded(context, options)
+    outputs = {name: options.pop(name) for name in ("report", "json_path", "junit", "summary")}
+    writes = {f"--{name.removesuffix('_path')}": path for name, path in outputs.items()}
+    check_outputs(writes, [*data, settings, options["calibrator"]])
     if options["pairs"]:
-        return audit_pairs(context, data, options | {"score": options["scores"]}, options["json_path"], quiet)
+        return audit_pairs(context, data, options | {"score": options["scores"]}, outputs["json_path"], quiet)
     for name in ("pairs", "blend", "calibrator", "sweep"):
         options.pop(name)
-    outputs = {name: options.pop(name) for name in ("report", "json_path", "junit", "summary")}
-    for path in outputs.values():
-        _require_place(path)
     found = _audit(context, data, options, quiet)
     stop_if_interrupted(context)
     texts = _render_outputs(found, outputs, quiet)
     stop_if_interrupted(context)
     show("", quiet)
     for path, text in texts:
-        _write(path, text)
+        write_text(path, text)
     if not quiet and outputs["json_path"] != "-":
         from evenscore.report.text import audit_text
 
         click.echo(audit_text(found, colour=_colour()))
         if texts:
-            click.echo(f"\n  written to {', '.join(path for path, _ in texts)}")
+            tell(f"\n  written to {', '.join(path for path, _ in texts)}")
     return found.check().code
 
 
@@ -151,37 +154,12 @@ def _render_outputs(found: Audit, outputs: dict[str, str | None], quiet: bool) -
 def _text_in(path: Path) -> str:
     """What a file holds that is added to."""
     from evenscore.errors import FileError
-    from evenscore.saving import read_whole
+    from evenscore.saving import named, read_whole
 
     try:
         return read_whole(path).decode() if path.is_file() else ""
     except UnicodeDecodeError:
-        raise FileError(f"{path} is not text in UTF-8, so no summary can be added to it") from None
-
-
-def _require_place(path: str | None) -> None:
-    """Refuse a place that cannot be written to before any work is done."""
-    if path is None or path == "-":
-        return
-    from evenscore.errors import FileError
-
-    folder = Path(path).absolute().parent
-    if Path(path).is_dir():
-        raise FileError(f"cannot write {path}: Is a directory")
-    if not folder.is_dir():
-        raise FileError(f"cannot write {path}: No such file or directory")
-    if not os.access(folder, os.W_OK):
-        raise FileError(f"cannot write {path}: Permission denied")
-
-
-def _write(path: str, text: str) -> None:
-    encoded = text.encode("utf-8", "backslashreplace")
-    if path == "-":
-        sys.stdout.buffer.write(encoded)
-        return
-    from evenscore.saving import write_whole
-
-    write_whole(Path(path), encoded)
+        raise FileError(f"{named(path)} is not text in UTF-8, so no summary can be added to it") from None
 
 
 def _colour() -> bool:

@@ -20,6 +20,7 @@ from evenscore.commands.common import (
     write_json,
 )
 from evenscore.commands.objectives_command import calibrate_pairs, pair_option
+from evenscore.commands.outputs import check_outputs, tell
 
 
 @click.command(short_help="Fit a map for each group that repairs its scores.")
@@ -51,6 +52,7 @@ def calibrate(context: click.Context, /, data: tuple[str, ...], json_path: str |
 
     With --split the repair is verified on the users that were left out: testing on the users it was fitted on always looks good.
     """
+    check_outputs({"--out": options["out"], "--json": json_path}, data)
     if options["joint"] or options["pairs"]:
         calibrate_pairs(context, data, options, json_path, quiet)
         return
@@ -77,10 +79,8 @@ def calibrate(context: click.Context, /, data: tuple[str, ...], json_path: str |
         document = {"data": list(data), "calibrator": options["out"], "maps": calibrator.summary(), "notes": notes}
         write_json(json_path, _ready(document | ({} if verification is None else {"verification": verification.to_dict()})))
     if not quiet and json_path != "-":
-        click.echo("\n\n".join(str(block) for block in (calibrator, verification) if block is not None))
-        for note in notes:
-            click.echo(f"  {note}")
-        click.echo(f"\n  written to {options['out']}")
+        tell("\n\n".join(str(block) for block in (calibrator, verification) if block is not None))
+        tell("\n".join([*(f"  {note}" for note in notes), "", f"  written to {options['out']}"]))
 
 
 def _verify(context: click.Context, data: tuple[str, ...], options: dict[str, Any], calibrator: Any, quiet: bool) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import sys
 import time
@@ -15,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenscore._version import __version__
+from evenscore.commands.outputs import write_text
+from evenscore.errors import hush, visible
 
 if TYPE_CHECKING:
     from evenscore.data.spec import TallySpec
@@ -138,7 +139,7 @@ def require_columns(context: click.Context, data: tuple[str, ...], options: dict
     if no_user:
         lines.append(
             "missing: --user, the column that says whose row it is. Rows of one user are not independent, and a test that takes\n"
-            "them so cries wolf. If every row is a different person, say so with --independent."
+            "them so gives false alarms. If every row is a different person, say so with --independent."
         )
     raise click.UsageError("\n".join([*lines, f"the columns of {' '.join(data)}:", *_column_lines(data)]), context)
 
@@ -147,7 +148,7 @@ def _column_lines(data: tuple[str, ...], limit: int = 60) -> list[str]:
     from evenscore.engines.files import open_files
     from evenscore.tables import printable
 
-    types = open_files(data).types
+    types = open_files(data, say=hush).types
     lines = [f"  {printable(name)}  ({kind.lower()})" for name, kind in list(types.items())[:limit]]
     return lines if len(types) <= limit else [*lines, f"  ... and {len(types) - limit:,} more"]
 
@@ -168,20 +169,15 @@ def find_group(tally: Tally, option: str, text: str | None) -> Any:
 
 def write_json(path: str, document: dict[str, Any]) -> None:
     """Write a document as JSON, whole or not at all; - is stdout."""
-    text = json.dumps({"evenscore": __version__, **document}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    encoded = text.encode("utf-8", "backslashreplace")  # what is not Unicode becomes an escape, as JSON has them
-    if path == "-":
-        sys.stdout.buffer.write(encoded)
-        return
-    from evenscore.saving import write_whole
+    from evenscore.tables import json_text
 
-    write_whole(Path(path), encoded)
+    write_text(path, json_text({"evenscore": __version__, **document}))
 
 
 def show(message: str, quiet: bool) -> None:
     """One line of progress on a terminal; an empty message removes it."""
     if not quiet and sys.stderr.isatty():
-        click.echo("\r\x1b[K" + message, err=True, nl=False)
+        click.echo("\r\x1b[K" + visible(message), err=True, nl=False)
 
 
 def stop_if_interrupted(context: click.Context) -> None:
@@ -198,7 +194,8 @@ def note_warnings(notes: list[str]) -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    notes += dict.fromkeys(use_option_names(str(w.message)) for w in caught if issubclass(w.category, EvenscoreWarning))
+    said = dict.fromkeys(use_option_names(str(w.message)) for w in caught if issubclass(w.category, EvenscoreWarning))
+    notes += [note for note in said if note not in notes]
 
 
 def use_option_names(message: str) -> str:
@@ -209,6 +206,7 @@ def use_option_names(message: str) -> str:
         message,
     )
     message = re.sub(r"(?<![\w'\"])on_unknown='(\w+)'", r"--on-unknown \1", message)
+    message = re.sub(r"\boverwrite=True\b", "--overwrite", message)
     message = re.sub(r"es\.tally\(\.\.\., cuts=\[([^\]]*)\]\)", r"evenscore tally ... --cut \1", message)
     message = re.sub(r"(?<![\w'\"])split='([^']*)'", r"--split \1", message)
     return re.sub(r"(?<![\w'\"])(weight|count|tolerance|threshold)=(?!\w)", r"--\1", message)

@@ -6,6 +6,7 @@ import click
 
 from evenscore.commands import DISPARITY
 from evenscore.commands.common import choice, output_options, write_json
+from evenscore.commands.outputs import check_outputs, tell
 
 
 @click.command(short_help="Compare two audits: before and after, or release to release.")
@@ -23,10 +24,11 @@ def compare(before: str, after: str, fail_on: str, json_path: str | None, quiet:
     """
     from evenscore.auditing.audit_comparison import compare_audits
 
+    check_outputs({"--json": json_path}, [before, after])
     found = compare_audits(before, after)
     if json_path is not None:
         write_json(json_path, found.to_dict())
     if not quiet and json_path != "-":
-        click.echo(repr(found))
+        tell(repr(found))
     failed = {"new": bool(found.new_disparities), "any": found.verdict_after == "disparity", "never": False}[fail_on]
     return DISPARITY if failed else 0

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from evenscore.errors import FileError, OptionError, listing, shortened
-from evenscore.saving import read_whole
+from evenscore.saving import named, read_whole
 
 NAME = "evenscore.toml"
 
 TEXT, NUMBER, WHOLE, FLAG, TEXTS, NESTED = "text", "a number", "a whole number", "true or false", "text or a list of text", "a list"
+
+OUTPUTS = ("report", "json", "junit", "summary")
 
 # Each key with the kind of its value; the option of the command line has the same name unless OPTIONS says otherwise.
 KEYS: dict[str, dict[str, str]] = {
@@ -31,7 +34,7 @@ KEYS: dict[str, dict[str, str]] = {
         "seed": WHOLE,
     },
     "gate": {"rule": TEXT, "require_power": NUMBER},
-    "output": dict.fromkeys(("title", "report", "json", "junit", "summary"), TEXT),
+    "output": dict.fromkeys(("title", *OUTPUTS), TEXT),
 }
 
 COMMENTS = 29  # where they begin, if what stands before is not longer
@@ -83,7 +86,10 @@ def read_settings(path: Path) -> dict[str, dict[str, Any]]:
         for key, value in entries.items():
             _require_known(path, key, KEYS[section], f"[{section}] ")
             _require_kind(path, f"[{section}] {key}", value, KEYS[section][key])
-    return _relative(found, path.parent)
+    settings = _relative(found, path.parent)
+    for key in OUTPUTS:
+        _require_inside(path, key, settings.get("output", {}).get(key))
+    return settings
 
 
 def _require_known(path: Path, name: str, known: dict[str, Any], where: str) -> None:
@@ -111,11 +117,27 @@ def _all_text(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
 
 
+def _require_inside(path: Path, key: str, output: str | None) -> None:
+    """Settings may come with a folder that somebody else made: they write nowhere else."""
+    if output is None or output == "-":
+        return
+    folder = os.path.realpath(path.parent)
+    try:
+        inside = os.path.commonpath([folder, os.path.realpath(output)]) == folder
+    except ValueError:  # another drive, or no path at all
+        inside = False
+    if not inside:
+        raise OptionError(
+            f"{named(path)}: [output] {key} = {shortened(output)} is outside of the folder of the settings, where they may write; "
+            f"say --{key} on the command line instead"
+        )
+
+
 def _relative(settings: dict[str, dict[str, Any]], folder: Path) -> dict[str, dict[str, Any]]:
     def moved(value: Any) -> Any:
         return [moved(item) for item in value] if isinstance(value, list) else str(folder / value) if value != "-" else value
 
-    places = {"data": ("path",), "output": ("report", "json", "junit", "summary")}
+    places = {"data": ("path",), "output": OUTPUTS}
     return {
         section: {key: moved(value) if key in places.get(section, ()) else value for key, value in entries.items()}
         for section, entries in settings.items()

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from evenscore.commands.outputs import check_outputs, tell
+
 
 @click.command(short_help="Write a commented evenscore.toml to start from.")
 @click.argument("data", metavar="[FILE|FOLDER|GLOB]", required=False)
@@ -31,17 +33,18 @@ def init(data: str | None, tolerance: float, output: str, force: bool, **columns
     path = Path(output)
     if path.exists() and not force:
         raise FileError(f"{path} is there already; --force overwrites it")
+    check_outputs({"--output": output}, [data])
     if data is not None:
         _require_columns(data, columns)
     write_whole(path, template(tolerance=tolerance, path=data, **columns).encode())
-    click.echo(f"{path} is written; edit it, then run: evenscore audit", err=True)
+    tell(f"{path} is written; edit it, then run: evenscore audit", err=True)
 
 
 def _require_columns(data: str, columns: dict[str, str | None]) -> None:
     from evenscore.engines.files import open_files
-    from evenscore.errors import DataError, listing
+    from evenscore.errors import DataError, hush, listing
 
-    known = open_files(data).types
+    known = open_files(data, say=hush).types
     for role, name in columns.items():
         if name is not None and name not in known:
             raise DataError(f"no column {name!r} for {role}; {data} has: {listing(known)}")

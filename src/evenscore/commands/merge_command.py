@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from evenscore.commands.common import note_warnings, output_options, show, stop_if_interrupted
-from evenscore.commands.tally_command import BY_USER, save_tally, tell_result
+from evenscore.commands.outputs import check_outputs, overwrite_option
+from evenscore.commands.tally_command import save_tally, tell_by_user, tell_result
+
+if TYPE_CHECKING:
+    from evenscore.engines.by_user import ByUser
 
 
 @click.command(short_help="Add up tallies of shards, or user-level files of days.")
 @click.argument("files", metavar="TALLY|USERS...", nargs=-1, required=True)
 @click.option("--output", "--out", "-o", metavar="PATH", required=True, help="Where the result goes.")
 @click.option("--by-user", is_flag=True, help="Keep user-level rows, so that more days can be added later.")
-@click.option("--release", "min_users", type=int, metavar="USERS", help="Thin the result: every sum stands for so many users.")
+@click.option("--release", "min_users", type=int, metavar="USERS", help="Thin and round it: every sum stands for so many users.")
 @click.option("--memory-limit", default="1GB", show_default=True, metavar="SIZE", help="Beyond it, users are sorted out on disk.")
+@overwrite_option
 @output_options
 @click.pass_context
 def merge(context: click.Context, /, files: tuple[str, ...], json_path: str | None, quiet: bool, **options: Any) -> int:
@@ -35,6 +40,9 @@ def merge(context: click.Context, /, files: tuple[str, ...], json_path: str | No
     for path in paths:
         if not path.is_file():
             raise FileError(f"no file {path}")
+    _require_different(paths)
+    data = "--output" if options["by_user"] else None
+    check_outputs({"--output": output, "--json": json_path}, paths, data=data, overwrite=options["overwrite"])
     user_level = [is_by_user(path) for path in paths]
     if any(user_level) and not all(user_level):
         odd = paths[user_level.index(False)]
@@ -45,9 +53,8 @@ def merge(context: click.Context, /, files: tuple[str, ...], json_path: str | No
     with note_warnings(notes):
         limit = parse_memory_limit(options["memory_limit"])
         if options["by_user"]:
-            merge_by_user(paths, limit, output)
-            if not quiet:
-                click.echo(f"{output} {BY_USER}")
+            merged = merge_by_user(paths, limit, output, overwrite=options["overwrite"])
+            tell_by_user(cast("ByUser", merged), output, notes, json_path, quiet)
             return 0
         made = merge_by_user(paths, limit) if all(user_level) else _add_up(paths, quiet)
         stop_if_interrupted(context)
@@ -55,6 +62,18 @@ def merge(context: click.Context, /, files: tuple[str, ...], json_path: str | No
         show("", quiet)
     tell_result(made, output, notes, json_path, quiet)
     return 0
+
+
+def _require_different(paths: list[Path]) -> None:
+    """A file that is added to itself counts everybody twice."""
+    from evenscore.errors import MergeError
+    from evenscore.saving import file_identity, named
+
+    seen: dict[Any, Path] = {}
+    for path in paths:
+        first = seen.setdefault(file_identity(path), path)
+        if first is not path:
+            raise MergeError(f"{named(first)} and {named(path)} are the same file; everybody in it would count twice")
 
 
 def _add_up(paths: list[Path], quiet: bool) -> Any:

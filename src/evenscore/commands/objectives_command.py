@@ -9,6 +9,7 @@ import click
 
 from evenscore.commands import DISPARITY
 from evenscore.commands.common import join_options, note_warnings, require_columns, show, stop_if_interrupted, write_json
+from evenscore.commands.outputs import tell
 
 # The pairs of a score and its outcome.
 pair_option = click.option(
@@ -28,6 +29,22 @@ blend_options = join_options(
     click.option("--sweep", is_flag=True, help="With --pair: test the blends of many weights."),
     click.option("--split", metavar="2/2", help="Only this share of the users, such as those a calibrator was not fitted on."),
 )
+
+
+# Options of an audit that its other kind does not know.
+OF_PAIRS = ("blend", "calibrator", "sweep")
+OF_ONE = (
+    *("attributes", "threshold", "positive", "gate", "require_power", "decide", "weighting", "reference", "repair", "seed"),
+    *("title", "report", "junit", "summary"),
+)
+
+
+def refuse_unheeded(context: click.Context, options: dict[str, Any]) -> None:
+    """Options that would be given for nothing."""
+    for name in OF_ONE if options["pairs"] else OF_PAIRS:
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            words = "is not possible with --pair" if options["pairs"] else "needs --pair SCORE OUTCOME"
+            raise click.UsageError(f"--{name.replace('_', '-')} {words}", context)
 
 
 def audit_pairs(context: click.Context, data: tuple[str, ...], options: dict[str, Any], json_path: str | None, quiet: bool) -> int:
@@ -57,7 +74,7 @@ def audit_pairs(context: click.Context, data: tuple[str, ...], options: dict[str
         names = ("audit", "sweep")
         write_json(json_path, {"data": list(data), "notes": notes} | {n: r.to_dict() for n, r in zip(names, results, strict=False)})
     if not quiet and json_path != "-":
-        click.echo("\n\n".join([*map(str, results), *(f"  {note}" for note in notes)]))
+        tell("\n\n".join([*map(str, results), *(f"  {note}" for note in notes)]))
     return DISPARITY if any(result.verdict == "disparity" for result in results) else 0
 
 
@@ -90,7 +107,7 @@ def calibrate_pairs(
 
         write_json(json_path, {"data": list(data), "calibrator": options["out"], "maps": json_ready(joint.rows()), "notes": notes})
     if not quiet and json_path != "-":
-        click.echo("\n".join([str(joint), *(f"  {note}" for note in notes), "", f"  written to {options['out']}"]))
+        tell("\n".join([str(joint), *(f"  {note}" for note in notes), "", f"  written to {options['out']}"]))
 
 
 def _refuse_single(context: click.Context) -> None:

@@ -8,6 +8,7 @@ import time
 import click
 
 from evenscore.commands.common import show, stop_if_interrupted
+from evenscore.commands.outputs import tell
 
 FAILED = 1
 WIDTH = 28
@@ -40,7 +41,7 @@ def reproduce(context: click.Context, /, output: str, fast: bool, seed: int, wor
     if not quiet:
         for finding in found.findings:
             click.echo(f"  {'holds' if finding.holds else 'FAILS'}  {finding.key}  {finding.says}\n             {finding.figures}")
-        click.echo(f"\n  {output}/index.md, index.html, figure-1 to figure-3 (PNG, SVG), numbers.json")
+        tell(f"\n  {output}/index.md, index.html, figure-1 to figure-3 (PNG, SVG), numbers.json")
     for finding in found.failed:
         click.echo(f"finding {finding.key} does not hold: {finding.says} ({finding.figures})", err=True)
     return FAILED if found.failed else 0

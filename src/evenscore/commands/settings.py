@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from evenscore.commands.outputs import tell
+
 # Options whose name in the file is another one.
 RENAMED = {
     ("data", "score"): "scores",
@@ -15,18 +17,33 @@ RENAMED = {
     ("output", "json"): "json_path",
 }
 # An option on the command line sets these of the file aside, too: they say the same thing in another way.
-RIVALS = {"groups": ("attributes",), "attributes": ("groups",), "user": ("independent",), "independent": ("user",)}
+RIVALS = {
+    "pairs": ("scores", "outcome"),
+    "groups": ("attributes",),
+    "attributes": ("groups",),
+    "user": ("independent",),
+    "independent": ("user",),
+}
 
 
-def merge_settings(context: click.Context, data: tuple[str, ...], options: dict[str, Any]) -> tuple[str, ...]:
-    """Fill options that were not given on the command line from the file; returns the data, which may come from there too."""
-    given = options.pop("config")
+def merge_settings(
+    context: click.Context, data: tuple[str, ...], options: dict[str, Any], quiet: bool
+) -> tuple[tuple[str, ...], Path | None]:
+    """Fill options that were not given on the command line from the file, which is named to the user.
+
+    Returns the data, which may come from there too, and the file.
+    """
+    given, none = options.pop("config"), options.pop("no_config")
     from evenscore.commands.configuration import NAME, read_settings
 
+    if given is not None and none:
+        raise click.UsageError("--config and --no-config contradict each other; give one", context)
     path = Path(given) if given is not None else Path(NAME)
-    if given is None and not path.is_file():
-        return data
-    settings = read_settings(path)
+    if none or (given is None and not path.is_file()):
+        return data, None
+    settings = read_settings(path)  # its errors name the file
+    if not quiet:
+        tell(f"settings: {path}", err=True)
     said = {name for name in options if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
     aside = said | {rival for name in said for rival in RIVALS.get(name, ())}
     for section, entries in settings.items():
@@ -34,10 +51,8 @@ def merge_settings(context: click.Context, data: tuple[str, ...], options: dict[
             name = RENAMED.get((section, key), key)
             if name in options and name not in aside:
                 options[name] = _as_option(name, value)
-    if data:
-        return data
     found = settings.get("data", {}).get("path", ())
-    return (found,) if isinstance(found, str) else tuple(found)
+    return data or ((found,) if isinstance(found, str) else tuple(found)), path
 
 
 def _as_option(name: str, value: Any) -> Any:

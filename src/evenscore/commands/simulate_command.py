@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenscore.commands.common import stop_if_interrupted, write_json
+from evenscore.commands.outputs import check_outputs, overwrite_option, tell
 
 if TYPE_CHECKING:
     from evenscore.simulation.catalogue import Known
@@ -24,6 +25,7 @@ COLUMNS = "--score score --outcome outcome --group group --user user"
 @click.option("--spec", metavar="FILE", help="Instead of a name: a written simulation, such as a truth file.")
 @click.option("--means", is_flag=True, help="Also write the expected outcome of each row.")
 @click.option("--list", "listed", is_flag=True, help="List the names and end.")
+@overwrite_option
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show a traceback when something crashes.")
 @click.pass_context
@@ -37,6 +39,7 @@ def simulate(
     spec: str | None,
     means: bool,
     listed: bool,
+    overwrite: bool,
     quiet: bool,
 ) -> int:
     """Write a data set whose truth is known, and the truth beside it.
@@ -57,16 +60,18 @@ def simulate(
     from evenscore.engines.writing import write_columns
     from evenscore.simulation.catalogue import make_simulation, true_means, truth_document
 
+    path = Path(output)
+    truth = Path(f"{output.removesuffix(path.suffix)}.truth.json")
+    check_outputs({"--output": path, "the truth beside it,": truth}, [spec], data="--output", overwrite=overwrite)
     chosen = _read(Path(spec)) if spec is not None else make_simulation(str(name), users)
     data = chosen.data(seed)
     stop_if_interrupted(context)
-    path = Path(output)
-    write_columns(path, data | true_means(chosen, data) if means or "objectives" in chosen.to_dict() else data)
-    truth = path.with_suffix(".truth.json")
+    more = true_means(chosen, data) if means or "objectives" in chosen.to_dict() else {}
+    write_columns(path, data | more, overwrite=overwrite)
     document = {"kind": type(chosen).__name__, "seed": seed, "simulation": chosen.to_dict(), "truth": truth_document(chosen)}
     write_json(str(truth), document)
     if not quiet:
-        click.echo(f"{chosen!r}\n\n  {len(data['group']):,} rows, seed {seed}: {path}\n  the truth: {truth}{_advice(path, data)}")
+        tell(f"{chosen!r}\n\n  {len(data['group']):,} rows, seed {seed}: {path}\n  the truth: {truth}{_advice(path, data)}")
     return 0
 
 

@@ -19,8 +19,10 @@ from evenscore.commands.common import (
     stop_if_interrupted,
     write_json,
 )
+from evenscore.commands.outputs import check_outputs, overwrite_option, tell
 
 if TYPE_CHECKING:
+    from evenscore.engines.by_user import ByUser
     from evenscore.tallies.lattice import Lattice
 
 BY_USER = "holds user-level rows: what each user put into each cell, under the id or a hash of it. Treat it like the data itself"
@@ -40,8 +42,9 @@ BY_USER = "holds user-level rows: what each user put into each cell, under the i
 @click.option("--split", metavar="SHARE", help="Only a share of the users, such as 1/4; a hash of the id decides.")
 @click.option("--memory-limit", default="1GB", show_default=True, metavar="SIZE", help="Beyond it, users are sorted out on disk.")
 @click.option("--by-user", is_flag=True, help="Keep what each user put into each cell, for data in which users come again.")
-@click.option("--release", "min_users", type=int, metavar="USERS", help="Thin the tally: every sum stands for so many users.")
+@click.option("--release", "min_users", type=int, metavar="USERS", help="Thin and round it: every sum stands for so many users.")
 @click.option("--explain", is_flag=True, help="Say what would be done, and do nothing.")
+@overwrite_option
 @output_options
 @click.pass_context
 def tally(context: click.Context, /, data: tuple[str, ...], json_path: str | None, quiet: bool, **options: Any) -> int:
@@ -58,6 +61,12 @@ def tally(context: click.Context, /, data: tuple[str, ...], json_path: str | Non
 
     if options["by_user"] and (options["min_users"] or options["split"]):
         raise OptionError("--by-user keeps all users as they are; use --release or --split with merge, or on a tally")
+    check_outputs(
+        {"--output": None if options["explain"] else options["output"], "--json": json_path},
+        [*data, options["reference"]],
+        data="--output" if options["by_user"] else None,
+        overwrite=options["overwrite"],
+    )
     notes: list[str] = []
     options["lattice"] = reference_lattice(options.pop("reference"), options["cells"], options["cuts"], options["scale"])
     if options["explain"]:
@@ -106,11 +115,13 @@ def _explain(context: click.Context, data: tuple[str, ...], options: dict[str, A
     from evenscore.engines.files import plan_files
 
     require_columns(context, data, options)
-    plan = plan_files(list(data), make_spec(options), memory_limit=options["memory_limit"])
+    notes: list[str] = []
+    with note_warnings(notes):
+        plan = plan_files(list(data), make_spec(options), memory_limit=options["memory_limit"])
     if json_path is not None:
-        write_json(json_path, {"plan": plan.to_dict()})
+        write_json(json_path, {"plan": plan.to_dict(), "notes": notes})
     if json_path != "-":
-        click.echo(repr(plan))
+        tell("\n".join([repr(plan), *notes]))
     return 0
 
 
@@ -129,13 +140,20 @@ def _write_by_user(
     if output.suffix.lower() not in (".parquet", ".pq"):
         raise OptionError(f"--output {output}: a user-level file is Parquet; let its name end in .parquet")
     require_columns(context, data, options)
-    recipe = write_by_user(data, output, make_spec(options), memory_limit=options["memory_limit"], say=notes.append).recipe
+    settings = {name: options[name] for name in ("memory_limit", "overwrite")}
+    written = write_by_user(data, output, make_spec(options), say=notes.append, **settings)
     stop_if_interrupted(context)
+    tell_by_user(written, output, notes, json_path, quiet)
+    return 0
+
+
+def tell_by_user(written: ByUser, output: Path, notes: list[str], json_path: str | None, quiet: bool) -> None:
+    """Say what user-level file was made, as text or JSON."""
+    recipe = written.recipe
     if json_path is not None:
         write_json(json_path, {"output": str(output), "user_level": True, "rows": recipe.n_rows, "notes": [BY_USER, *notes]})
     if not quiet and json_path != "-":
-        click.echo("\n".join([f"{output}: {recipe.n_rows:,} rows on {recipe.lattice!r}", f"{output} {BY_USER}", *notes]))
-    return 0
+        tell("\n".join([f"{output}: {recipe.n_rows:,} rows on {recipe.lattice!r}", f"{output} {BY_USER}", *notes]))
 
 
 def save_tally(made: Any, output: Path, min_users: int | None) -> Any:
@@ -151,4 +169,4 @@ def tell_result(made: Any, output: Path, notes: list[str], json_path: str | None
     if json_path is not None:
         write_json(json_path, {"output": str(output), "tally": made.to_dict(), "notes": notes})
     if not quiet and json_path != "-":
-        click.echo("\n".join([f"{output}: {made!r}", *notes]))
+        tell("\n".join([f"{output}: {made!r}", *notes]))

@@ -18,6 +18,7 @@ from evenscore.commands.common import (
     stop_if_interrupted,
     write_json,
 )
+from evenscore.commands.outputs import check_outputs, tell
 
 
 @click.command(short_help="Test whether a decision threshold is equally high for all groups, and find the ones that are.")
@@ -49,6 +50,7 @@ def thresholds(
     """
     if (options["strategy"] == "target") != (options["target"] is not None):
         raise click.UsageError("--strategy target and --target belong together", context)
+    check_outputs({"--plot": plot_path, "--json": json_path}, data)
     notes: list[str] = []
     with note_warnings(notes):
         tally = read_tally(context, data, options, notes, quiet, cuts=(options["threshold"],))
@@ -72,5 +74,5 @@ def thresholds(
     if not quiet and json_path != "-":
         from evenscore.report.threshold_text import thresholds_text
 
-        click.echo(thresholds_text(tally, test, found, notes))
+        tell(thresholds_text(tally, test, found, notes))
     return DISPARITY if test.verdict == "disparity" else 0

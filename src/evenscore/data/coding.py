@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import hashlib
 import numbers
 from collections import defaultdict
@@ -21,6 +23,9 @@ FOLDS = 10
 PRIME = 2**31 - 1
 CHUNK = 1 << 16
 MOST_BITS = 2**10  # integers beyond are hashed by their hexadecimal digits: Python does not write thousands of decimal ones
+MOST_DIGITS = 300  # decimals with more of them are hashed as they are written
+FINER = ("ns", "ps", "fs", "as")  # units below a microsecond
+NO_MICROSECONDS = "holds fractions of a microsecond, or lies outside the years 1 to 9999; cast such ids to microseconds, or to text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,17 +221,72 @@ def hash_ids(ids: Sequence[Any]) -> Ints:
 
 
 def _hash_id(value: object) -> int:
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
+    known = canonical_id(value)
+    if isinstance(known, int):
+        return int(hash_integers(np.array([known], dtype=np.uint64 if known >= 2**63 else np.int64))[0])
+    return int(_hash_texts([known if isinstance(known, bytes) else known.encode("utf-8", "surrogatepass")])[0])
+
+
+def canonical_id(value: Any) -> int | str | bytes:
+    """What an id is in every engine, see docs/scale.md: an integer of 64 bits, or text, or bytes.
+
+    >>> canonical_id(5.0), canonical_id(decimal.Decimal("1.50")), canonical_id(datetime.timedelta(seconds=1))
+    (5, '1.5', 1000000)
+    >>> canonical_id(datetime.datetime(2024, 1, 1, 12, 30, 0, 500_000, datetime.UTC))
+    '2024-01-01 12:30:00.500000'
+    """
+    if isinstance(value, str | bytes):
+        return value
+    if isinstance(value, np.generic):
+        value = _python_value(value)
+    if isinstance(value, datetime.timedelta):
+        _refuse_nanoseconds(value, "nanoseconds")
+        value = (value.days * 86_400 + value.seconds) * 10**6 + value.microseconds
+    elif isinstance(value, datetime.datetime):
+        _refuse_nanoseconds(value, "nanosecond")
+        value = value if value.tzinfo is None else value.astimezone(datetime.UTC).replace(tzinfo=None)
+    elif isinstance(value, datetime.time) and value.tzinfo is not None:
+        raise DataError(f"the user id {shortened(value)} is a time of day in a time zone; cast such ids to text")
+    elif isinstance(value, decimal.Decimal):
+        value = _plain_decimal(value)
+    elif isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
         value = int(value)
-    if isinstance(value, int) and -(2**63) <= value < 2**64:
-        return int(hash_integers(np.array([value], dtype=np.uint64 if value >= 2**63 else np.int64))[0])
-    if isinstance(value, int) and value.bit_length() > MOST_BITS:
-        value = hex(value)
+    if isinstance(value, int):
+        if -(2**63) <= value < 2**64:
+            return int(value)
+        value = hex(value) if value.bit_length() > MOST_BITS else int(value)
     try:
-        text = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+        return str(value)
     except Exception as error:  # an object of the caller's own making
         raise DataError(f"a user id of type {type(value).__name__} cannot be written as text: {shortened(error)}") from error
-    return int(_hash_texts([text])[0])
+
+
+def _python_value(value: np.generic) -> Any:
+    """A NumPy scalar as a Python object; NumPy makes bare integers of what is finer than a microsecond, or far away."""
+    if not isinstance(value, np.datetime64 | np.timedelta64):
+        return value.item()
+    coarse = value.astype(f"{value.dtype.kind}8[us]") if np.datetime_data(value.dtype)[0] in FINER else value
+    if coarse != value or isinstance(coarse.item(), int):
+        raise DataError(f"the user id {shortened(value)} {NO_MICROSECONDS}")
+    return coarse.item()
+
+
+def _refuse_nanoseconds(value: Any, attribute: str) -> None:
+    """Pandas has them; DuckDB, Spark and Python cut them off."""
+    if getattr(value, attribute, 0):
+        raise DataError(f"the user id {shortened(value)} {NO_MICROSECONDS}")
+
+
+def _plain_decimal(value: decimal.Decimal) -> int | str:
+    """By its value, not by how many zeros are written: 1.50 is 1.5, and 5.00 is the integer 5."""
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int) or abs(value.adjusted()) > MOST_DIGITS or abs(exponent) > MOST_DIGITS:
+        return str(value)  # infinite, or too long to be written out
+    text = "".join(map(str, digits)) + "0" * exponent
+    whole, fraction = (text, "") if exponent >= 0 else (text.zfill(1 - exponent)[:exponent], text.zfill(1 - exponent)[exponent:])
+    fraction = fraction.rstrip("0")
+    minus = "-" if sign else ""
+    return f"{minus}{int(whole)}.{fraction}" if fraction else int(minus + whole)
 
 
 def _hash_texts(texts: Iterable[bytes]) -> Ints:

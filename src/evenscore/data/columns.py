@@ -14,7 +14,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from narwhals.exceptions import DuplicateError
 
-from evenscore.data.coding import CHUNK, Codes, code_type, encode, encode_integers, encode_typed, types_in
+from evenscore.data.coding import CHUNK, FINER, Codes, code_type, encode, encode_integers, encode_typed, types_in
 from evenscore.errors import DataError, EvenscoreError, OptionError, listing, no_column
 from evenscore.errors import shortened as shortened
 from evenscore.types import Array, Floats, Ints, Mask
@@ -134,7 +134,7 @@ def _values(value: Any, what: str) -> Any:
 def _in_microseconds(array: Array) -> Array:
     """Moments that Python can say: NumPy gives finer ones as bare integers."""
     coarse = array.astype(f"{array.dtype.kind}8[us]")
-    finer = np.datetime_data(array.dtype)[0] in ("ns", "ps", "fs", "as")
+    finer = np.datetime_data(array.dtype)[0] in FINER
     return coarse if finer and ((coarse == array) | np.isnat(array)).all() else array
 
 

@@ -6,7 +6,6 @@ Nothing behind this module knows what kind of frame the data came in.
 from __future__ import annotations
 
 import contextlib
-import datetime
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.data.coding import Users, coded_users, encode_integers, independent_users, integer_users, types_in
+from evenscore.data.coding import NO_MICROSECONDS, Users, coded_users, independent_users, integer_users, types_in
 from evenscore.data.columns import (
     LARGEST,
     Column,
@@ -28,14 +27,14 @@ from evenscore.data.columns import (
     shortened,
     to_numpy,
 )
+from evenscore.data.groups import group_columns, groups_of
 from evenscore.data.splits import Split
-from evenscore.errors import DataError, OptionError
+from evenscore.errors import DataError
 from evenscore.types import Array, Floats, Ints, Mask
 
 if TYPE_CHECKING:
     from evenscore.data.spec import TallySpec
 
-MAX_GROUPS = 200
 MAX_REPEATED = 200_000_000  # people that rows with a count may stand for in one tally
 NULLS = ("error", "drop", "unlabelled")
 EXACT = 2**53  # from here on floats skip integers
@@ -173,23 +172,6 @@ def rows_in_split(split: Split, users: Users) -> Mask:
     )
 
 
-def group_columns(table: Any, group: Any) -> list[Column]:
-    """The one group column, or the several whose intersection is meant."""
-    if not isinstance(group, list | tuple):
-        return [find_column(table, group, "group")]
-    if not group:
-        raise OptionError("group=[] names no column; give one name, or several for their intersection")
-    if isinstance(group[0], bool | int | float) or (table is None and isinstance(group[0], str)):
-        raise OptionError(
-            f"group=[{shortened(group[0])}, ...]: a list means the intersection of several columns; give labels as a NumPy array"
-        )
-    columns = [find_column(table, given, "group") for given in group]
-    return [
-        column if isinstance(given, str) or len(columns) == 1 else Column(f"group {i}", "group", column.values)
-        for i, (column, given) in enumerate(zip(columns, group, strict=True), start=1)
-    ]
-
-
 # Nulls
 
 
@@ -270,93 +252,16 @@ def _require_sizes(column: Column, sizes: Array) -> None:
         raise DataError(f"{column} is zero in all {len(column):,} rows")
 
 
-# Groups
-
-
-def groups_of(columns: list[Column]) -> tuple[NDArray[np.uint8], tuple[Any, ...]]:
-    """Codes (n_rows,) and the labels in order; several columns give their intersection, as tuples."""
-    coded = [_group_codes(column) for column in columns]
-    codes, labels = coded[0]
-    if len(columns) > 1:
-        labels = [(label,) for label in labels]
-        for more, other in coded[1:]:
-            both = codes.astype(np.uint16) * np.uint16(len(other))
-            both += more
-            pairs, present = encode_integers(both, 0)
-            _limit_groups(len(present), columns)
-            codes = pairs.astype(np.uint8, copy=False)
-            labels = [(*labels[pair // len(other)], other[pair % len(other)]) for pair in present]
-    order = sorted(range(len(labels)), key=lambda i: label_key(labels[i]))
-    if len(set(labels)) < len(labels):
-        raise DataError(f"group labels such as {_equal_labels(labels)} are equal in Python; turn the column into text first")
-    rank = np.empty(len(order), dtype=np.uint8)
-    rank[order] = np.arange(len(order))
-    return rank[codes], tuple(labels[i] for i in order)
-
-
-def _group_codes(column: Column) -> tuple[NDArray[np.uint8], list[Any]]:
-    codes, labels = codes_of(column, typed=True)
-    _limit_groups(len(labels), [column])
-    labels = [_plain(label) for label in labels]
-    for label in labels:
-        if not _is_label(label):
-            raise DataError(f"{column} holds {shortened(label)}, which cannot be a label; turn the column into text first")
-    return codes.astype(np.uint8, copy=False), labels
-
-
-def _is_label(label: Any) -> bool:
-    """Whether a value can be looked up and written out."""
-    try:
-        hash(label)
-        str(label)
-        return bool(label == label)
-    except Exception:
-        return False
-
-
-def _limit_groups(n_groups: int, columns: list[Column]) -> None:
-    if n_groups > MAX_GROUPS:
-        names = " x ".join(shortened(column.name) for column in columns)
-        raise DataError(
-            f"column {names} (group) has {n_groups:,} different values in {len(columns[0]):,} rows, more than the {MAX_GROUPS} "
-            "groups that are possible: is it an id or a number? Cut numbers into bands first"
-        )
-
-
-def _plain(label: Any) -> Any:
-    """A label as a plain Python object."""
-    if isinstance(label, np.generic):
-        return label.item()
-    if isinstance(label, datetime.datetime) and hasattr(label, "to_pydatetime"):
-        return label.to_pydatetime(warn=False)
-    return label
-
-
-def _equal_labels(labels: list[Any]) -> str:
-    first = next(label for label in labels if labels.count(label) > 1)
-    return " and ".join(shortened(label) for label in labels if label == first)
-
-
-def label_key(label: Any) -> tuple[Any, ...]:
-    """Sorts labels of mixed types: numbers among numbers, text among text, what has no order by its text."""
-    if isinstance(label, tuple):
-        return ("tuple", *map(label_key, label))
-    kind = type(label).__name__
-    if isinstance(label, datetime.datetime):
-        return (kind, label.tzinfo is not None, label)
-    try:
-        label < label  # noqa: B015
-    except TypeError:
-        return (kind, repr(label))
-    return (kind, label)
-
-
 # Users
 
 
 def users_of(column: Column) -> Users:
     """Who each row belongs to, from ids of any kind."""
+    _require_identities(column)
     values = column.values
+    durations = values.dtype == nw.Duration if isinstance(values, nw.Series) else values.dtype.kind == "m"
+    if durations:
+        return integer_users(np.asarray(to_numpy(values)).astype("m8[us]").astype(np.int64))
     if isinstance(values, nw.Series):
         integers = values.dtype.is_integer() and values.dtype not in (nw.Int128, nw.UInt128)
         floats = values.dtype.is_float()
@@ -370,6 +275,28 @@ def users_of(column: Column) -> Users:
         with contextlib.suppress(OverflowError):
             return integer_users(np.asarray(values).astype(np.int64))
     return coded_users(*codes_of(column))
+
+
+def _require_identities(column: Column) -> None:
+    """Refuse ids that not all engines could tell apart; ``coding.canonical_id`` says what an id is."""
+    values = column.values
+    if not isinstance(values, nw.Series):
+        if values.dtype.kind in "mM":
+            micros = values.astype(f"{values.dtype.kind}8[us]")
+            far = np.zeros(len(values), dtype=bool)
+            if values.dtype.kind == "M":
+                far = (micros < np.datetime64("0001-01-01")) | (micros >= np.datetime64("10000-01-01"))
+            column.refuse(np.asarray((micros != values) | far), NO_MICROSECONDS, values)
+        return
+    if values.dtype.is_nested():
+        raise DataError(f"{column} holds {values.dtype}, which is no id; cast it to text")
+    if getattr(values.dtype, "time_unit", None) == "ns":
+        nanoseconds = values.dt.total_nanoseconds() if values.dtype == nw.Duration else values.dt.timestamp("ns")
+    elif values.dtype == nw.Time and "ns" in str(getattr(values.to_native(), "type", "ns")):  # those of polars always are
+        nanoseconds = values.cast(nw.Int64)
+    else:
+        return
+    column.refuse(np.asarray(nanoseconds.to_numpy()) % 1000 != 0, NO_MICROSECONDS, values)
 
 
 def _whole_numbers(ids: NDArray[np.floating[Any]], column: Column) -> Ints:

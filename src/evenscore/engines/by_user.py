@@ -16,14 +16,17 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from evenscore.data.observations import Columns, label_key
-from evenscore.engines.duck import connect, try_query
+from evenscore.data.groups import label_key
+from evenscore.data.observations import Columns
+from evenscore.engines.copying import AS_IT_IS, copied_whole
+from evenscore.engines.duck import connect, retry_step, try_query
 from evenscore.engines.parts import Recipe
+from evenscore.engines.paths import parquet_in, path_literal
 from evenscore.engines.relations import Scan, count_parts, plan_scan, select_rows, spill_parts
 from evenscore.engines.spill import spill_folder
 from evenscore.engines.sql import DUCKDB
 from evenscore.errors import FileError, MergeError, OptionError
-from evenscore.saving import pack_label, unpack_label
+from evenscore.saving import named, pack_label, unpack_label
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.user_cells import PLACE, SUMS, UserCells, added, recentred, tally_user_cells, user_cells
@@ -83,7 +86,7 @@ class ByUser:
 # Writing
 
 
-def write_scan(scan: Scan, output: Path) -> ByUser:
+def write_scan(scan: Scan, output: Path, *, overwrite: bool = False) -> ByUser:
     """The user-level file of a relation; users are not told apart by anything but their id, or its hash."""
     if scan.fields.user is None:
         raise OptionError("user-level rows need users; independent rows can be tallied and added as they are")
@@ -92,27 +95,20 @@ def write_scan(scan: Scan, output: Path) -> ByUser:
     n_parts = max(plan.n_parts, count_parts(recipe.n_rows, LINE_BYTES, scan.limit))
     parts = spill_parts(select_rows(scan.relation, plan.facts), n_parts, scan.folder)
     lines = (user_cells(recipe.observations(arrays), recipe.lattice, recipe.centre) for arrays in parts)
-    return write_lines(lines, ByUser(str(output), recipe), scan.folder)
+    return write_lines(lines, ByUser(str(output), recipe), scan.folder, overwrite=overwrite)
 
 
-def write_lines(parts: Iterable[UserCells], about: ByUser, folder: Path) -> ByUser:
+def write_lines(parts: Iterable[UserCells], about: ByUser, folder: Path, *, overwrite: bool = False) -> ByUser:
     """Write the lines of each part to one Parquet file, whole or not at all."""
     lines, output = folder / "lines", Path(about.path)
     lines.mkdir()
     with connect(threads=1) as connection:
         for number, cells in enumerate(parts):
             _copy(connection, cells, lines / f"{number:06}.parquet")
-        partial = output.with_name(f".{output.name}.partial")  # one name: the next run writes over what a killed one left
-        text = DUCKDB.literal(about.to_json())
-        source = DUCKDB.literal(str(lines / "*.parquet"))
-        target = f"{DUCKDB.literal(str(partial))} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{evenscore: {text}}})"
-        try:
-            connection.execute(f"COPY (SELECT * FROM read_parquet({source})) TO {target}")
-            partial.replace(output)
-        except OSError as error:
-            raise FileError(f"cannot write {output}: {error.strerror or error}") from None
-        finally:
-            partial.unlink(missing_ok=True)
+        source = parquet_in(lines)
+        options = f"FORMAT parquet, COMPRESSION zstd, KV_METADATA {{evenscore: {DUCKDB.literal(about.to_json())}}}, {AS_IT_IS}"
+        with copied_whole(output, overwrite=overwrite) as temporary:
+            connection.execute(f"COPY (SELECT * FROM read_parquet({source})) TO {DUCKDB.literal(str(temporary))} ({options})")
     return about
 
 
@@ -132,7 +128,7 @@ def is_by_user(path: Path) -> bool:
 
 
 def _metadata(path: Path) -> str | None:
-    rows = try_query(f"SELECT decode(value) FROM parquet_kv_metadata({DUCKDB.literal(str(path))}) WHERE decode(key) = 'evenscore'")
+    rows = try_query(f"SELECT decode(value) FROM parquet_kv_metadata({path_literal(str(path))}) WHERE decode(key) = 'evenscore'")
     return str(rows[0][0]) if rows and MARK in rows[0][0] else None
 
 
@@ -144,18 +140,26 @@ def open_by_user(path: Path) -> ByUser:
     return ByUser.from_json(str(path), text)
 
 
-def merge_by_user(paths: list[Path], limit: int, output: Path | None = None) -> Tally | ByUser:
+def merge_by_user(paths: list[Path], limit: int, output: Path | None = None, *, overwrite: bool = False) -> Tally | ByUser:
     """User-level files added up: to a tally, or to one user-level file when an output is named."""
     files = [open_by_user(path) for path in paths]
     recipe = _unite(files)
+    names = ", ".join(map(named, paths))
+    return retry_step(lambda _: _merge(files, recipe, limit, output, overwrite), lambda _: names)
+
+
+def _merge(files: list[ByUser], recipe: Recipe, limit: int, output: Path | None, overwrite: bool) -> Tally | ByUser:
     with spill_folder() as folder, connect(memory_limit=limit, folder=folder) as connection:
-        selects = [f"SELECT *, {i} AS file FROM read_parquet({DUCKDB.literal(file.path)})" for i, file in enumerate(files)]
+        selects = [
+            f"SELECT *, {i} AS file FROM read_parquet({path_literal(file.path)}, hive_partitioning = false)"
+            for i, file in enumerate(files)
+        ]
         rows = connection.sql(" UNION ALL ".join(selects))
         n_lines = int(rows.aggregate("count(*)").fetchall()[0][0])
         parts = spill_parts(rows, count_parts(n_lines, LINE_BYTES, limit), folder)
         lines = (_merge_lines(arrays, files, recipe) for arrays in parts)
         if output is not None:
-            return write_lines(lines, ByUser(str(output), recipe), folder)
+            return write_lines(lines, ByUser(str(output), recipe), folder, overwrite=overwrite)
         return recipe.finish(recipe.add_up(tally_user_cells(cells, recipe.zero, recipe.users(cells["key"])) for cells in lines))
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from evenscore.data.columns import find_column, nulls_in
+from evenscore.data.observations import users_of
 from evenscore.data.spec import TallySpec
 from evenscore.engines.duck import Duck
 from evenscore.engines.duck import partition_relation as partition_relation
@@ -19,6 +21,7 @@ from evenscore.errors import DataError, EvenscoreError, first_line
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Floats
 
+HASH = "evenscore: the hash of a user"
 AT_ONCE = 8  # tallies that a task adds up
 KINDS = {"i": "integer", "u": "unsigned", "f": "float", "b": "boolean", "O": "text", "U": "text"}
 
@@ -94,6 +97,9 @@ def tally_dask(data: Any, spec: TallySpec) -> Tally:
 
     fields = find_dask_fields(data, spec)
     frame = data[list(dict.fromkeys(column.name for column in fields.every()))]
+    if fields.user is not None and fields.user.kind == "hashed":
+        meta = frame._meta.assign(**{HASH: frame._meta.iloc[:, 0].isna().astype("Int64")})
+        frame = frame.map_partitions(_with_hashes, fields.user.name, meta=meta)
     facts = take_survey(DaskEngine(frame.to_delayed()), fields, spec)
     recipe = facts.recipe
     rows = frame.map_partitions(_select_rows, facts, meta=_empty_rows(data, facts))
@@ -107,9 +113,32 @@ def tally_dask(data: Any, spec: TallySpec) -> Tally:
 
 def find_dask_fields(data: Any, spec: TallySpec) -> Fields:
     """The columns in their roles."""
-    kinds = {str(name): _kind(dtype) for name, dtype in data.dtypes.items()}
+    types = {str(name): dtype for name, dtype in data.dtypes.items()}
+    kinds = {name: _kind(dtype) for name, dtype in types.items()}
     labels = {name: DUCKDB.as_text(DUCKDB.name(name)) for name, kind in kinds.items() if kind == "other"}
-    return find_fields(spec, kinds, DUCKDB, "frame", labels=labels)
+    if not isinstance(spec.user, str) or spec.user not in types or _is_exact(types[spec.user]):
+        return find_fields(spec, kinds, DUCKDB, "frame", labels=labels)
+    fields = find_fields(spec, kinds | {spec.user: "hashed"}, DUCKDB, "frame", labels=labels)
+    assert fields.user is not None
+    return replace(fields, user=replace(fields.user, sql=DUCKDB.name(HASH)))
+
+
+def _is_exact(dtype: Any) -> bool:
+    """Whether DuckDB reads users of this type as Python does: numbers and text; of objects it guesses in each partition anew."""
+    return str(dtype) == "str" or str(dtype).startswith(("string", "large_string")) or getattr(dtype, "kind", "O") in "iufb"
+
+
+def _with_hashes(partition: Any, user: str) -> Any:
+    """The frame with the hash of its users, by the code that hashes in memory; null where the user is."""
+    column = find_column({user: partition[user]}, user, "user")
+    missing = nulls_in(column)
+    known = np.arange(len(column)) if missing is None else np.flatnonzero(~missing)
+    hashes = np.zeros(len(column), dtype=np.int64)
+    if len(known):
+        users = users_of(column.take(known)).compact()
+        hashes[known] = users.hashes(np.arange(users.span))[users.codes]
+    held = type(partition)({HASH: hashes})[HASH].astype("Int64")
+    return partition.assign(**{HASH: (held if missing is None else held.mask(missing)).array})
 
 
 def _kind(dtype: Any) -> str:

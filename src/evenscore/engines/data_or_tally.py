@@ -58,7 +58,7 @@ def as_tally(data: Any, columns: DataColumns, *, call: str, threshold: Any = Non
             f"es.{call} takes a tally, or data with the names of its columns, not {shortened(data)} ({type(data).__name__}); "
             f"for example es.{call}(data, score=..., outcome=..., group=..., user=...)"
         )
-    require_columns(columns, f"name them, or give a tally: es.{call}(es.tally(data, ...))")
+    require_columns(columns, f"name them, or give a tally: es.{call}(es.tally(data, score=..., outcome=..., group=..., user=...))")
     edges = {} if threshold is None or "cuts" in columns or columns.get("lattice") is not None else {"cuts": _edges(threshold)}
     return make_tally(data, **cast(Any, columns | edges))
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,9 +17,9 @@ import numpy as np
 from evenscore.data.columns import shortened
 from evenscore.data.spec import TallySpec
 from evenscore.engines.spill import spill_failure
-from evenscore.engines.sql import DUCKDB, NUMERIC_ROLES, Fields, find_fields
+from evenscore.engines.sql import DUCKDB, NUMERIC_ROLES, Fields, find_fields, require_identity
 from evenscore.engines.survey import SKETCHED, Answers, Fact
-from evenscore.errors import DataError, FileError, no_column
+from evenscore.errors import DataError, EvenscoreError, FileError, no_column
 from evenscore.types import Array, Floats
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
@@ -27,14 +28,24 @@ KINDS = {
     "UBIGINT": "unsigned",
     "FLOAT": "float",
     "DOUBLE": "float",
-    "HUGEINT": "decimal",
-    "UHUGEINT": "decimal",
+    "HUGEINT": "huge",
+    "UHUGEINT": "huge",
     "BOOLEAN": "boolean",
     "VARCHAR": "text",
+    "JSON": "text",
     "BLOB": "binary",
+    "UUID": "uuid",
+    "DATE": "date",
+    "TIME": "time",
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS"), "moment"),
+    "TIMESTAMP_NS": "fine moment",
+    "TIMESTAMP WITH TIME ZONE": "instant",
+    "INTERVAL": "duration",
 }
+FAMILIES = {"DECIMAL": "decimal", "ENUM": "text"}  # types with parameters
+AS_OBJECTS = ("uuid", "time", "text", "decimal", "huge")  # ids that NumPy has no type for, or not an exact one
 PLAIN = ("VARCHAR", "BOOLEAN", "BLOB", "DATE", "TIMESTAMP", "FLOAT", "DOUBLE", "UBIGINT", *INTEGERS)  # Python and NumPy have them
-OBJECTS: dict[str, Callable[[Any], Any]] = {"HUGEINT": int, "UHUGEINT": int, "BLOB": bytes}  # in arrays of objects
+OBJECTS: dict[str, Callable[[Any], Any]] = {"huge": int, "binary": bytes, "decimal": Decimal}  # in arrays of objects
 ENGINE_SHARE = 0.35  # of the memory limit
 ENGINE_LEAST = 128_000_000  # with less, writing many parts at a time may fail
 POLL = 0.2
@@ -137,12 +148,17 @@ def _duckdb() -> Any:
 # Errors
 
 
+def complaints() -> tuple[type[Exception], ...]:
+    """What a query may raise: DuckDB's own errors, or what became of them."""
+    return (_duckdb().Error, EvenscoreError)
+
+
 def retry_step(step: Callable[[dict[str, str]], Done], blame: Callable[[str], str]) -> Done:
-    """Take a step with the usual settings; when a CSV turns out to be other than it began, again with others.
+    """Take a step with the usual settings; when a CSV turns out to be in another encoding, again with that.
 
     ``blame`` names what cannot be read, given DuckDB's complaint.
     """
-    settings = {"sample_size": "100000"}
+    settings: dict[str, str] = {}
     while True:
         try:
             with _hear_interrupts():
@@ -170,8 +186,6 @@ def _remedy(complaint: str, settings: dict[str, str]) -> dict[str, str]:
     """Settings that may help against a complaint, or the same ones."""
     if "invalid unicode" in complaint.lower():
         return settings | {"encoding": "'latin-1'"}
-    if complaint.startswith("Conversion Error") and "CSV" in complaint:
-        return settings | {"sample_size": "-1", "union_by_name": "true"}
     return settings
 
 
@@ -222,18 +236,27 @@ def relation_types(relation: Any) -> dict[str, str]:
     return dict(zip(relation.columns, map(str, relation.types), strict=True))
 
 
-def find_duckdb_fields(spec: TallySpec, types: dict[str, str], where: str, converted: dict[str, str] | None = None) -> Fields:
-    """The columns in their roles; labels of types that Python does not have are text."""
-    kinds = {name: KINDS.get(kind, "decimal" if kind.startswith("DECIMAL") else "other") for name, kind in types.items()}
-    labels = {name: DUCKDB.as_text(DUCKDB.name(name)) for name, kind in types.items() if kind not in PLAIN}
-    return find_fields(spec, kinds, DUCKDB, where, expressions=converted, labels=labels)
+def type_kind(name: str) -> str:
+    """The kind of a type, see ``sql.Field``."""
+    return KINDS.get(name) or FAMILIES.get(name.split("(")[0] if name.endswith(")") else "", "other")
+
+
+def find_duckdb_fields(spec: TallySpec, types: dict[str, str], where: str, columns: dict[str, str] | None = None) -> Fields:
+    """The columns in their roles; labels of types that Python does not have are text. columns: SQL for some of them."""
+    kinds = {name: type_kind(kind) for name, kind in types.items()}
+    expressions = {name: DUCKDB.name(name) for name in types} | (columns or {})
+    labels = {name: DUCKDB.as_text(expressions[name]) for name, kind in types.items() if kind not in PLAIN}
+    return find_fields(spec, kinds, DUCKDB, where, expressions=expressions, labels=labels)
 
 
 # Columns as arrays
 
 
-def select_columns(types: dict[str, str], converted: dict[str, str], names: dict[str, list[str]], where: str) -> dict[str, str]:
-    """SQL for each column that a role names, in a type that NumPy can take; an error names one that is not there."""
+def select_columns(types: dict[str, str], columns: dict[str, str], names: dict[str, list[str]], where: str) -> dict[str, str]:
+    """SQL for each column that a role names, in a type that NumPy can take; an error names one that is not there.
+
+    columns: SQL for those that are not simply called so.
+    """
     selected: dict[str, str] = {}
     for role, wanted in names.items():
         for name in wanted:
@@ -241,23 +264,32 @@ def select_columns(types: dict[str, str], converted: dict[str, str], names: dict
                 unnamed = all(re.fullmatch(r"column\d+", known) for known in types)
                 hint = " (is there no line with the names of the columns?)" if unnamed else ""
                 raise no_column(name, role, where, types, hint)
-            column = DUCKDB.name(name)
-            expression = converted.get(name, column)
-            if expression == column and types[name] not in PLAIN:
-                as_number = role in NUMERIC_ROLES and types[name].startswith(("DECIMAL", "HUGEINT", "UHUGEINT"))
-                expression = f"CAST({column} AS {'DOUBLE' if as_number else 'VARCHAR'})"
-            if selected.get(name, column) == column:
-                selected[name] = column if expression == column else f"{expression} AS {column}"
-    return selected
+            column = columns.get(name, DUCKDB.name(name))
+            if types[name] not in PLAIN:
+                column = _plain_column(column, type_kind(types[name]), role, name)
+            selected.setdefault(name, column)
+    return {name: f"{sql} AS c{i}" for i, (name, sql) in enumerate(selected.items())}
 
 
-def fetch_arrays(relation: Any, types: dict[str, str], selected: dict[str, str]) -> dict[str, Any]:
-    """Arrays by column name; a date is a date and not a moment, and long integers are integers again."""
+def _plain_column(column: str, kind: str, role: str, name: str) -> str:
+    """SQL for a column in a type that NumPy can take; ids keep what tells them apart."""
+    if role == "user":
+        require_identity(DUCKDB, kind, f"column {shortened(name)} (user)")
+        if kind == "time":
+            return str(DUCKDB.ids[kind].text).format(x=column)
+        if kind not in AS_OBJECTS:
+            return column
+    as_number = role in NUMERIC_ROLES and kind in ("decimal", "huge")
+    return f"CAST({column} AS {'DOUBLE' if as_number else 'VARCHAR'})"
+
+
+def fetch_arrays(relation: Any, types: dict[str, str], selected: dict[str, str], users: Sequence[str] = ()) -> dict[str, Any]:
+    """Arrays by column name; a date is a date and not a moment, long integers are integers again, and users decimals."""
     arrays = dict(zip(selected, relation.fetchnumpy().values(), strict=True))
     for name, array in arrays.items():
         if types[name] == "DATE":
             arrays[name] = array.astype("datetime64[D]")
-        elif types[name] in OBJECTS and array.dtype == object:
+        elif (kind := type_kind(types[name])) in OBJECTS and array.dtype == object and (kind != "decimal" or name in users):
             known = ~np.ma.getmaskarray(array)
-            array[known] = [OBJECTS[types[name]](value) for value in array[known]]
+            array[known] = [OBJECTS[kind](value) for value in array[known]]
     return arrays

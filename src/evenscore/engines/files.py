@@ -11,11 +11,12 @@ from evenscore.data.spec import TallySpec
 from evenscore.engines.by_user import ByUser, write_scan
 from evenscore.engines.duck import connect, fetch_arrays, find_duckdb_fields, query, retry_step
 from evenscore.engines.memory import tally_memory
+from evenscore.engines.paths import CSV, Paths, file_kind, find_files, list_paths
 from evenscore.engines.plans import FETCHED, TallyPlan
 from evenscore.engines.relations import Scan, fits_memory, plan_scan, tally_scan
-from evenscore.engines.sources import CSV, Paths, Source, blame_file, file_kind, find_files, list_paths, open_source
+from evenscore.engines.sources import Source, blame_file, open_source
 from evenscore.engines.spill import MEMORY_LIMIT, parse_memory_limit, spill_folder
-from evenscore.errors import DataError, OptionError, listing
+from evenscore.errors import DataError, OptionError, listing, warn
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Progress, Say
 
@@ -60,14 +61,20 @@ def plan_files(data: Paths, spec: TallySpec, *, memory_limit: str | int = MEMORY
 
 
 def write_by_user(
-    data: Paths, output: Path, spec: TallySpec, *, memory_limit: str | int = MEMORY_LIMIT, say: Say | None = None
+    data: Paths,
+    output: Path,
+    spec: TallySpec,
+    *,
+    memory_limit: str | int = MEMORY_LIMIT,
+    say: Say | None = None,
+    overwrite: bool = False,
 ) -> ByUser:
     """The user-level file of one or more files; see ``by_user``."""
     limit = parse_memory_limit(memory_limit)
 
     def write(source: Source) -> ByUser:
         with _open_scan(source, spec, limit) as scan:
-            return write_scan(scan, output)
+            return write_scan(scan, output, overwrite=overwrite)
 
     return use_files(data, spec.roles, write, say)
 
@@ -79,22 +86,26 @@ def read_files(data: Paths, roles: Mapping[str, Any], say: Say | None = None) ->
 
 def open_files(data: Paths, roles: Mapping[str, Any] | None = None, say: Say | None = None) -> Source:
     """Find the files, and which columns they have; named columns are made ready for their role."""
-    return use_files(data, roles or {}, lambda source: source, say)
+    return use_files(data, roles or {}, lambda source: source, say, every=True)
 
 
-def use_files(data: Paths, roles: Mapping[str, Any], step: Callable[[Source], Done], say: Say | None = None) -> Done:
-    """Open files, take a step with them, and say what was assumed."""
+def use_files(
+    data: Paths, roles: Mapping[str, Any], step: Callable[[Source], Done], say: Say | None = None, *, every: bool = False
+) -> Done:
+    """Open files, take a step with them, and say what was assumed: to whoever listens, else in a warning.
+
+    every: also columns that no role names are made ready.
+    """
     paths = find_files(data)
     names = _list_names(roles)
 
     def take(settings: dict[str, str]) -> tuple[Source, Done]:
-        source = open_source(paths, names, settings)
+        source = open_source(paths, names, settings, every=every)
         return source, step(source)
 
     source, done = retry_step(take, lambda complaint: blame_file(paths, complaint))
-    if say is not None:
-        for note in source.notes:
-            say(note)
+    for note in source.notes:
+        (say or warn)(note)
     return done
 
 
@@ -112,7 +123,9 @@ def _list_names(roles: Mapping[str, Any]) -> dict[str, list[str]]:
 def _fetch_columns(source: Source) -> dict[str, Any]:
     """The needed columns as arrays."""
     selected = source.selected
-    columns = fetch_arrays(query(f"SELECT {', '.join(selected.values())} FROM {source.sql}"), source.types, selected)
+    columns = fetch_arrays(
+        query(f"SELECT {', '.join(selected.values())} FROM {source.sql}"), source.types, selected, source.names.get("user", ())
+    )
     if all(len(values) == 0 for values in columns.values()):
         raise DataError(f"{list_paths(source.paths)}: the data has no rows, only the columns {listing(source.types)}")
     return columns
@@ -130,6 +143,6 @@ def _is_small(source: Source, limit: int) -> bool:
 @contextmanager
 def _open_scan(source: Source, spec: TallySpec, limit: int) -> Iterator[Scan]:
     """Files as a relation that is counted in bounded memory."""
-    fields = find_duckdb_fields(spec, source.types, "file", source.converted)
+    fields = find_duckdb_fields(spec, source.types, "file", source.columns)
     with spill_folder() as folder, connect(memory_limit=limit, folder=folder) as connection:
         yield Scan(connection.sql(f"SELECT * FROM {source.sql}"), fields, spec, limit, folder, connection)

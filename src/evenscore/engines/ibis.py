@@ -8,14 +8,17 @@ from evenscore.data.spec import TallySpec
 from evenscore.engines.files import tally_files
 from evenscore.engines.relations import tally_duckdb
 from evenscore.engines.spill import MEMORY_LIMIT, spill_folder
-from evenscore.errors import OptionError, no_column
+from evenscore.errors import DataError, OptionError, no_column, shortened
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Progress
+
+NANOSECONDS = 9  # digits after the second
 
 
 def tally_ibis(data: Any, spec: TallySpec, *, memory_limit: str | int = MEMORY_LIMIT, progress: Progress | None = None) -> Tally:
     """The tally of an Ibis table, in bounded memory."""
     chosen = data.select(*_find_columns(data, spec))
+    _refuse_nanoseconds(chosen, spec.user)
     backend = chosen._find_backend(use_default=True)
     if backend.name == "duckdb":
         return tally_duckdb(_as_relation(chosen, backend), spec, memory_limit=memory_limit, progress=progress)
@@ -38,6 +41,18 @@ def _find_columns(data: Any, spec: TallySpec) -> list[str]:
                 raise no_column(name, role, "table", data.columns)
             names[name] = None
     return list(names)
+
+
+def _refuse_nanoseconds(table: Any, user: Any) -> None:
+    """Backends cut them off before they can be looked at, but for moments without a zone in DuckDB."""
+    if user is None:
+        return
+    dtype = table.schema()[user]
+    fine_instant = dtype.is_timestamp() and dtype.scale == NANOSECONDS and dtype.timezone is not None
+    if fine_instant or (dtype.is_interval() and dtype.unit.short == "ns"):
+        raise DataError(
+            f"column {shortened(user)} (user) is in nanoseconds, which not all engines keep; cast it to microseconds, or to text"
+        )
 
 
 def _as_relation(table: Any, backend: Any) -> Any:

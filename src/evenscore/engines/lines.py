@@ -37,8 +37,8 @@ class Lines:
 
 
 def hash_limit(recipe: Recipe) -> int:
-    """Hashes from here on are surely not among the smallest that are kept: about eight times as many lie below."""
-    top = 2**60 if recipe.hashed else 2**62
+    """Hashes from here on are surely not among the smallest that are kept: about eight times as many lie below, of text 32."""
+    top = 2**62
     return top if recipe.n_users < 16 * SKETCH else int(top * (8 * SKETCH / recipe.n_users))
 
 

@@ -22,6 +22,7 @@ from evenscore.engines.duck import (
 )
 from evenscore.engines.memory import tally_memory
 from evenscore.engines.parts import COUNTED_BYTES, Arrays
+from evenscore.engines.paths import parquet_in
 from evenscore.engines.plans import FETCHED, TallyPlan
 from evenscore.engines.spill import MEMORY_LIMIT, parse_memory_limit, spill_folder
 from evenscore.engines.sql import DUCKDB, Fields
@@ -67,7 +68,8 @@ def fetch_relation(data: Any, roles: Mapping[str, Any]) -> dict[str, Any]:
     selected = select_columns(types, {}, names, "relation")
     if not selected:
         return {}
-    return retry_step(lambda _: fetch_arrays(data.project(", ".join(selected.values())), types, selected), _blame_relation)
+    users = names.get("user", ())
+    return retry_step(lambda _: fetch_arrays(data.project(", ".join(selected.values())), types, selected, users), _blame_relation)
 
 
 def fits_memory(n_rows: int, limit: int) -> bool:
@@ -163,7 +165,7 @@ def spill_parts(rows: Any, n_parts: int, folder: Path) -> Iterator[Arrays]:
 def fetch_parquet(folder: Path) -> Arrays:
     """All columns of the files in a folder, which is then removed."""
     with connect() as connection:
-        files = DUCKDB.literal(str(folder / "*.parquet"))
+        files = parquet_in(folder)
         arrays = connection.execute(f"SELECT * FROM read_parquet({files}, hive_partitioning = false)").fetchnumpy()
     shutil.rmtree(folder)
     return arrays

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,15 @@ KINDS = {
     "boolean": "boolean",
     "string": "text",
     "binary": "binary",
+    "date": "date",
+    "timestamp": "instant",
+    "timestamp_ntz": "moment",
+}
+FAMILIES = {
+    r"string collate \w+|(var)?char\(\d+\)": "text",
+    r"time\([0-6]\)": "time",
+    r"interval (day|hour|minute|second)( to \w+)?": "duration",
+    r"decimal\(\d+,([0-9]|[12][0-9]|3[0-6])\)": "decimal",  # with more places there is no room for the 1 that keeps it plain
 }
 LABELS = ("string", "boolean", "date", "timestamp", "timestamp_ntz", "float", "double", "tinyint", "smallint", "int", "bigint")
 BATCH = 1 << 20  # rows that a worker counts at a time
@@ -77,6 +86,7 @@ class Spark:
 class SparkPlan:
     """What will be done with a DataFrame, and why. pairs_per_row: pairs of cells that users fill, for each row, in the pilot."""
 
+    frame: Any
     facts: Survey
     way: str
     pairs_per_row: float
@@ -96,7 +106,7 @@ def tally_spark(data: Any, spec: TallySpec, *, way: str | None = None) -> Tally:
     with _spark_errors():
         plan = choose_way(data, spec, way)
         with contextlib.ExitStack() as stack:
-            lines = fetch_lines(add_up_lines(data, plan, stack))
+            lines = fetch_lines(add_up_lines(plan, stack))
         return plan.facts.recipe.finish(from_lines(lines, plan.facts.recipe))
 
 
@@ -112,10 +122,11 @@ def choose_way(data: Any, spec: TallySpec, way: str | None) -> SparkPlan:
     types = dict(data.dtypes)
     if len(types) < len(data.columns):
         raise DataError("the frame has several columns of the same name; rename or drop the others")
-    kinds = {name: KINDS.get(kind, "decimal" if kind.startswith("decimal") else "other") for name, kind in types.items()}
-    labels = {name: SPARK.as_text(SPARK.name(name)) for name, kind in types.items() if kind not in LABELS}
-    fields = find_fields(spec, kinds, SPARK, "frame", labels=labels)
-    engine = Spark(data)
+    kinds = {name: type_kind(kind) for name, kind in types.items()}
+    places = {name: f"c{i}" for i, name in enumerate(types)}
+    labels = {name: SPARK.as_text(places[name]) for name, kind in types.items() if kind not in LABELS}
+    fields = find_fields(spec, kinds, SPARK, "frame", expressions=places, labels=labels)
+    engine = Spark(rename_columns(data, {column.name: places[column.name] for column in fields.every()}))
     facts = take_survey(engine, fields, spec)
     pairs, longest = pilot(engine, facts)
     repeats = spec.user is None and spec.count is not None  # a person each, which expressions do not know
@@ -124,7 +135,32 @@ def choose_way(data: Any, spec: TallySpec, way: str | None) -> SparkPlan:
         what = "repeat independent rows" if repeats else "split users"
         raise OptionError(f"way='expressions' cannot {what}; leave it out, or use way='arrow'")
     chosen = way or ("arrow" if needs_arrow or pairs > PAIRS_FOR_ARROW else "expressions")
-    return SparkPlan(facts, chosen, pairs, longest)
+    return SparkPlan(engine.frame, facts, chosen, pairs, longest)
+
+
+def type_kind(name: str) -> str:
+    """The kind of a type, see ``sql.Field``."""
+    return KINDS.get(name) or next((kind for family, kind in FAMILIES.items() if re.fullmatch(family, name)), "other")
+
+
+def rename_columns(data: Any, places: Mapping[str, str]) -> Any:
+    """The frame with only these columns, under names that need no quotes.
+
+    In SQL text Spark replaces ${...}, in quotes too, and settings say what a backslash means; here nothing is parsed.
+    """
+    from pyspark.sql.functions import col
+
+    return data.select(*(col(SPARK.name(name)).alias(place) for name, place in places.items()))
+
+
+def with_column(data: Any, name: str, used: list[str], make: Callable[[list[str]], str]) -> Any:
+    """The frame with one more column, or another one of that name: SQL made of the columns used, under plain names."""
+    from pyspark.sql.functions import col, expr
+
+    places = [f"evenscore_{i}_of_{len(data.columns)}" for i in range(len(used))]
+    held = {column: col(SPARK.name(column)) for column in data.columns}
+    placed = data.select(*held.values(), *(held[column].alias(place) for column, place in zip(used, places, strict=True)))
+    return placed.select(*(column for other, column in held.items() if other != name), expr(make(places)).alias(name))
 
 
 def pilot(engine: Spark, facts: Survey) -> tuple[float, int]:
@@ -143,12 +179,12 @@ def pilot(engine: Spark, facts: Survey) -> tuple[float, int]:
     return (float(n_pairs) / float(n_rows), int(longest)) if n_rows else (1.0, 1)
 
 
-def add_up_lines(data: Any, plan: SparkPlan, stack: contextlib.ExitStack) -> Any:
+def add_up_lines(plan: SparkPlan, stack: contextlib.ExitStack) -> Any:
     """A DataFrame of the tally's lines; what Spark holds for it is let go when the stack closes."""
     from pyspark.sql.functions import expr
 
     facts, recipe = plan.facts, plan.facts.recipe
-    rows = data if facts.fields.kept is None else data.where(facts.fields.kept)
+    rows = plan.frame if facts.fields.kept is None else plan.frame.where(facts.fields.kept)
     key = "monotonically_increasing_id()" if facts.fields.user is None else facts.fields.key
     base = rows.selectExpr(f"{key} AS key", *(f"{sql} AS {SPARK.name(name)}" for name, sql in facts.selected.items()))
     if plan.way == "expressions":

@@ -15,7 +15,7 @@ from typing import IO
 from evenscore.errors import FileError, OptionError, shortened
 
 MEMORY_LIMIT = "1GB"
-PREFIX = "evenscore-spill-"
+PREFIX = ".evenscore-spill-"  # hidden, so that reading a folder around it does not take it for data
 LOCK = "in-use"
 YOUNG = 3600  # seconds in which a folder may be without a lock because it is being made
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +12,12 @@ from evenscore.data.coding import PRIME
 from evenscore.data.columns import shortened
 from evenscore.data.observations import Columns
 from evenscore.data.spec import TallySpec
+from evenscore.engines.identity import DUCKDB_IDS, NUMBERS, SPARK_IDS, TEXT_HINT, Identity
 from evenscore.errors import DataError, EvenscoreError, OptionError, no_column
 
 NUMERIC_ROLES = ("score", "outcome", "weight", "count")
 TOLD_APART = 2**53  # from here on floats skip integers
+PLAIN_TEXT = re.compile(r"[\w .,:;/()+*=<>&|#@!?~^-]*", re.ASCII)  # no quotes, backslashes and $, which settings may change
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,8 @@ class Dialect:
     shifted: str
     remainder: str
     quotient: str
-    escape: str = "''"
+    ids: Mapping[str, Identity]
+    hexadecimal: str | None = None  # for text that means something else in some settings; None where none does
 
     def name(self, column: str) -> str:
         """A column name."""
@@ -37,8 +41,9 @@ class Dialect:
     def literal(self, value: Any) -> str:
         """A label or a number; floats have an exponent, so that they are doubles and not decimals."""
         if isinstance(value, str):
-            text = value if self.escape == "''" else value.replace("\\", "\\\\")
-            return "'" + text.replace("'", self.escape) + "'"
+            if self.hexadecimal is not None and not PLAIN_TEXT.fullmatch(value):
+                return self.hexadecimal.format(x=value.encode("utf-8", "surrogatepass").hex())
+            return "'" + value.replace("'", "''") + "'"
         if isinstance(value, bool):
             return "TRUE" if value else "FALSE"
         if isinstance(value, int):
@@ -68,6 +73,7 @@ DUCKDB = Dialect(
     shifted="({x} >> {n})",
     remainder="((({x}) % {n} + {n}) % {n})",
     quotient="(({x}) // {n})",
+    ids=DUCKDB_IDS,
 )
 SPARK = Dialect(
     quote="`",
@@ -77,13 +83,14 @@ SPARK = Dialect(
     shifted="shiftright({x}, {n})",
     remainder="pmod({x}, CAST({n} AS BIGINT))",
     quotient="(({x}) div {n})",
-    escape="\\'",
+    ids=SPARK_IDS,
+    hexadecimal="decode(unhex('{x}'), 'UTF-8')",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column in a role. kind: integer | unsigned | float | decimal | boolean | text | binary | other. sql: how to reach it."""
+    """A column in a role. kind: one that ``identity`` lists, or other. sql: how to reach it."""
 
     name: str
     role: str
@@ -140,26 +147,28 @@ class Fields:
         return Columns(self.score.name, self.outcome.name, tuple(field.name for field in self.groups), user, weight, count)
 
     @property
+    def identity(self) -> Identity:
+        """How users are known."""
+        assert self.user is not None
+        return self.dialect.ids[self.user.kind]
+
+    @property
     def hashed(self) -> bool:
         """Whether users are known by a hash instead of their id."""
-        return self.user is not None and self.user.kind in ("text", "binary", "decimal", "other")
+        return self.user is not None and self.identity.hashed
 
     @property
     def key(self) -> str:
-        """SQL for who a row belongs to, as an integer."""
+        """SQL for who a row belongs to, as an integer: the id, or the hash that ``coding`` computes."""
         assert self.user is not None
-        field = self.user
-        if field.kind == "unsigned":
-            return field.sql
-        if self.hashed:
-            value = field.sql if field.kind in ("text", "binary") else self.dialect.as_text(field.sql)
-            return self.dialect.md5_key.format(x=value)
-        return f"CAST({field.sql} AS BIGINT)"
-
-    @property
-    def hash(self) -> str:
-        """SQL for the user's hash, the one that ``coding`` computes."""
-        return self.key if self.hashed else integer_hash(self.dialect, self.key)
+        known, sql = self.identity, self.user.sql
+        if known.text is None:
+            return str(known.hash or known.integer).format(x=sql)
+        by_text = self.dialect.md5_key.format(x=known.text.format(x=sql))
+        if known.integer is None:
+            return by_text
+        integer = known.integer.format(x=sql)
+        return f"CASE WHEN {integer} IS NULL THEN {by_text} ELSE {integer_hash(self.dialect, integer)} END"
 
 
 def find_fields(
@@ -171,7 +180,7 @@ def find_fields(
     expressions: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> Fields:
-    """The columns that the spec names; ``expressions`` and ``labels`` replace what stands for some of them."""
+    """The columns that the spec names; ``expressions`` and ``labels`` say what stands for some of them in SQL."""
 
     def find(role: str, name: Any) -> Field:
         if not isinstance(name, str):
@@ -179,9 +188,11 @@ def find_fields(
         if name not in kinds:
             raise no_column(name, role, where, kinds)
         sql = (expressions or {}).get(name, dialect.name(name))
-        kind = "float" if expressions and name in expressions else kinds[name]
-        if role in NUMERIC_ROLES and kind in ("text", "binary", "other"):
+        kind = kinds[name]
+        if role in NUMERIC_ROLES and kind not in NUMBERS:
             raise DataError(f"column {shortened(name)} ({role}) holds {'text' if kind == 'text' else 'other things'}, not numbers")
+        if role == "user":
+            require_identity(dialect, kind, f"column {shortened(name)} (user)")
         return Field(name, role, kind, sql, (labels or {}).get(name, sql))
 
     groups = spec.group if isinstance(spec.group, list | tuple) else [spec.group]
@@ -197,6 +208,12 @@ def find_fields(
     )
 
 
+def require_identity(dialect: Dialect, kind: str, column: str) -> None:
+    """Refuse users of a type that engines do not write alike."""
+    if kind not in dialect.ids:
+        raise DataError(f"{column} is of a type that not all engines write alike{TEXT_HINT}, or to integers")
+
+
 # Expressions
 
 
@@ -208,10 +225,11 @@ def integer_hash(dialect: Dialect, key: str) -> str:
         value = f"(({expression}) % {prime})"
         return dialect.xor.format(x=value, y=dialect.shifted.format(x=value, n=shift))
 
-    low = dialect.remainder.format(x=key, n=prime)
+    low = f"CAST({dialect.remainder.format(x=key, n=prime)} AS BIGINT)"  # the id itself may be wider
     # Both engines give a remainder the sign of the id; taking it away cannot overflow, and rounding down is one less below 0.
     towards_zero = dialect.quotient.format(x=f"{key} - ({key}) % {prime}", n=prime)
-    high = dialect.remainder.format(x=f"{towards_zero} - CASE WHEN ({key}) % {prime} < 0 THEN 1 ELSE 0 END", n=prime)
+    above = dialect.remainder.format(x=f"{towards_zero} - CASE WHEN ({key}) % {prime} < 0 THEN 1 ELSE 0 END", n=prime)
+    high = f"CAST({above} AS BIGINT)"
     first = mixed(f"{low} * 1103515245 + {high} * 69069 + 12345", 13)
     second = mixed(f"{first} * 1597334677 + {low} + 1013904223", 15)
     third = mixed(f"{second} * 741103597 + {low} * 48271 + {high} + 7", 14)

@@ -10,8 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from evenscore.data.columns import LARGEST, Column, shortened
-from evenscore.data.observations import EXACT, MAX_GROUPS, SCALE_WEIGHTS, SMALLEST, groups_of, nothing_left, null_hint
+from evenscore.data.groups import MAX_GROUPS, groups_of
+from evenscore.data.observations import EXACT, SCALE_WEIGHTS, SMALLEST, nothing_left, null_hint
 from evenscore.data.spec import TallySpec
+from evenscore.engines.identity import TEXT_HINT
 from evenscore.engines.memory import check_outside
 from evenscore.engines.parts import Recipe
 from evenscore.engines.sql import TOLD_APART, Field, Fields, group_code
@@ -232,9 +234,12 @@ def list_demands(fields: Fields) -> list[Demand]:
     if fields.count is not None and fields.count.kind in ("float", "decimal"):
         fractional = f"{fields.count.number} <> floor({fields.count.number})"
         demands.append(Demand(fields.count, fractional, "is not a whole number", "; for survey weights use weight="))
+    if fields.user is not None and fields.identity.refused is not None:
+        demands.append(Demand(fields.user, fields.identity.refused.format(x=fields.user.sql), fields.identity.complaint, TEXT_HINT))
     if fields.user is not None and fields.user.kind == "float":
         user = fields.user.number
-        not_whole = f"{user} <> floor({user}) OR abs({user}) > {TOLD_APART}"
+        limit = f"CASE WHEN lower(typeof({fields.user.sql})) = 'float' THEN {2**24} ELSE {TOLD_APART} END"
+        not_whole = f"{user} <> floor({user}) OR abs({user}) > {limit}"
         complaint = "holds fractions, or floats too large to tell ids apart,"
         demands.append(Demand(fields.user, not_whole, complaint, "; ids are integers, text or UUIDs"))
     return demands

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenscore.engines.duck import Share, connect, run_query
+from evenscore.engines.copying import AS_IT_IS, copied_whole
+from evenscore.engines.duck import PLAIN, Share, connect, run_query
 from evenscore.engines.files import open_files
-from evenscore.engines.sources import Paths, Source, find_files
+from evenscore.engines.paths import Paths, find_files
+from evenscore.engines.sources import Source
 from evenscore.engines.sql import DUCKDB
-from evenscore.errors import FileError, OptionError, listing, shortened
-from evenscore.saving import write_whole, written_whole
+from evenscore.errors import DataError, FileError, OptionError, hush, listing, shortened
+from evenscore.saving import file_identity, named, refuse_existing
 from evenscore.types import Array, Floats, Say
 
-PARQUET = "FORMAT parquet"
-FORMATS = {".parquet": PARQUET, ".pq": PARQUET, ".csv": "FORMAT csv, HEADER", ".tsv": "FORMAT csv, HEADER, DELIMITER '\t'"}
+PARQUET = f"FORMAT parquet, {AS_IT_IS}"
+TEXT = f"FORMAT csv, HEADER, {AS_IT_IS}"
+FORMATS = {".parquet": PARQUET, ".pq": PARQUET, ".csv": TEXT, ".tsv": f"{TEXT}, DELIMITER '\t'"}
 ADDED = "evenscore_added"  # arrays as a table in SQL
 TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 
@@ -27,18 +29,16 @@ quoted = DUCKDB.name
 # Tables
 
 
-def write_columns(path: Path, columns: Mapping[str, Array]) -> None:
+def write_columns(path: Path, columns: Mapping[str, Array], *, overwrite: bool = False) -> None:
     """Write columns of equal length, whole or not at all; nan becomes null. The same columns give the same bytes."""
     suffix = path.suffix.lower()
     if suffix not in (".csv", ".parquet"):
-        raise FileError(f"cannot write {path}: its name must end in .csv or .parquet")
+        raise FileError(f"cannot write {named(path)}: its name must end in .csv or .parquet")
     plain = {name: column.astype(str) if column.dtype == object else column for name, column in columns.items()}
     options = f"{PARQUET}, COMPRESSION zstd" if suffix == ".parquet" else FORMATS[suffix]
-    with connect(threads=1) as connection, tempfile.TemporaryDirectory(prefix="evenscore") as folder:
+    with copied_whole(path, overwrite=overwrite) as temporary, connect(threads=1) as connection:
         connection.register(ADDED, plain)
-        whole = Path(folder) / f"data{suffix}"
-        connection.execute(f"COPY (SELECT * FROM {ADDED}) TO {DUCKDB.literal(str(whole))} ({options})")
-        write_whole(path, whole.read_bytes())
+        connection.execute(f"COPY (SELECT * FROM {ADDED}) TO {DUCKDB.literal(str(temporary))} ({options})")
 
 
 def write_parquet(rows: Sequence[dict[str, Any]], path: Path) -> None:
@@ -46,7 +46,7 @@ def write_parquet(rows: Sequence[dict[str, Any]], path: Path) -> None:
     kinds = {name: next(type(row[name]) for row in rows if row[name] is not None) for name in rows[0]}
     declared = ", ".join(f"{quoted(name)} {TYPES[kind]}" for name, kind in kinds.items())
     inserted = ", ".join([f"({', '.join('?' * len(kinds))})"] * len(rows))
-    with connect() as connection, written_whole(path, path.suffix) as temporary:
+    with copied_whole(path, overwrite=True) as temporary, connect() as connection:
         connection.execute(f"CREATE TABLE pieces ({declared})")
         connection.execute(f"INSERT INTO pieces VALUES {inserted}", [value for row in rows for value in row.values()])
         connection.execute(f"COPY pieces TO {DUCKDB.literal(str(temporary))} ({PARQUET})")
@@ -59,12 +59,10 @@ def write_parquet(rows: Sequence[dict[str, Any]], path: Path) -> None:
 class Stream:
     """Files to be copied with one more column.
 
-    source: the files; sql: where their rows come from, unchanged, the columns of a CSV file as text. score, groups: SQL for the
-    score as a double and for the group columns in the types that a tally would see.
+    source: the files; score, groups: SQL for the score as a double and for the group columns in the types that a tally would see.
     """
 
     source: Source
-    sql: str
     score: str
     groups: tuple[str, ...]
     group_types: tuple[str, ...]
@@ -73,22 +71,17 @@ class Stream:
 def open_stream(data: Paths, score: str, groups: Sequence[str], say: Say | None = None) -> Stream:
     """Find the files and their columns."""
     source = open_files(data, {"score": [score], "group": list(groups)}, say)
-    selected, types = source.selected, source.types
-    sql = _unchanged(source)
-
-    def typed(name: str) -> str:
-        return f"CAST({quoted(name)} AS {types[name]})" if sql != source.sql else quoted(name)
-
-    as_score = source.converted.get(score) or f"CAST({typed(score)} AS DOUBLE)"
-    as_groups = [typed(name) if selected[name] == quoted(name) else DUCKDB.as_text(quoted(name)) for name in groups]
-    return Stream(source, sql, as_score, tuple(as_groups), tuple(types[name] for name in groups))
+    _ = source.selected  # an error names a column that is not there
+    columns, types = source.columns, source.types
+    as_groups = [columns[name] if types[name] in PLAIN else DUCKDB.as_text(columns[name]) for name in groups]
+    return Stream(source, f"CAST({columns[score]} AS DOUBLE)", tuple(as_groups), tuple(types[name] for name in groups))
 
 
 def count_groups(stream: Stream) -> tuple[list[Any], list[int], list[int]]:
     """Arrays of the labels of each combination of groups that occurs, its rows, and its rows without a score."""
     labels = [f"{expression} AS g{i}" for i, expression in enumerate(stream.groups)]
     missing = f"count(*) FILTER ({_is_missing(stream.score)})"
-    sql = f"SELECT {', '.join(labels)}, count(*) AS n, {missing} AS missing FROM {stream.sql} GROUP BY ALL"
+    sql = f"SELECT {', '.join(labels)}, count(*) AS n, {missing} AS missing FROM {stream.source.sql} GROUP BY ALL"
     columns = run_query(sql).fetchnumpy()
     arrays = [columns[f"g{i}"] for i in range(len(labels))]
     for i, kind in enumerate(stream.group_types):
@@ -107,23 +100,31 @@ def count_outside(stream: Stream, ranges: Sequence[tuple[str, float, float]]) ->
         for condition, low, high in ranges
         for sign, limit in (("<", low), (">", high))
     ]
-    numbers = run_query(f"SELECT {', '.join(counts)} FROM {stream.sql}").fetchone()
+    numbers = run_query(f"SELECT {', '.join(counts)} FROM {stream.source.sql}").fetchone()
     return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def copy_with_column(stream: Stream, expression: str, name: str, path: Path, progress: Share | None = None) -> None:
+def copy_with_column(
+    stream: Stream, expression: str, name: str, path: Path, progress: Share | None = None, *, overwrite: bool = False
+) -> None:
     """Write all rows with one more column; a missing score stays missing."""
-    column = f"CASE WHEN {_is_missing(stream.score)} THEN NULL ELSE {expression} END AS {quoted(name)}"
-    _copy(f"SELECT {_held(stream.source, path)}, {column} FROM {stream.sql}", stream.source, [name], path, progress)
+    column = f"CASE WHEN {_is_missing(stream.score)} THEN NULL ELSE {expression} END"
+    source = stream.source
+    held = _held(source, path)
+    rows = f"SELECT {', '.join(f'{sql} AS c{i}' for i, sql in enumerate([*held.values(), column]))} FROM {source.sql}"
+    _copy(rows, source, [name], path, progress, overwrite)
 
 
-def copy_with_arrays(data: Paths, arrays: Mapping[str, Floats], path: Path, progress: Share | None = None) -> None:
+def copy_with_arrays(
+    data: Paths, arrays: Mapping[str, Floats], path: Path, progress: Share | None = None, *, overwrite: bool = False
+) -> None:
     """Write all rows with a column for each array, in the order of the rows; nan becomes null."""
-    source = open_files(data)
-    columns = ", ".join(f"nullif(added.{quoted(name)}, 'nan'::DOUBLE) AS {quoted(name)}" for name in arrays)
-    held = f"(SELECT {_held(source, path)} FROM {_unchanged(source)})"
-    rows = f"SELECT held.*, {columns} FROM {held} AS held POSITIONAL JOIN {ADDED} AS added"
-    _copy(rows, source, list(arrays), path, progress, {ADDED: arrays})
+    source = open_files(data, say=hush)
+    held = _held(source, path)
+    columns = ", ".join(f"{sql} AS c{i}" for i, sql in enumerate(held.values()))
+    added = ", ".join(f"nullif(added.{quoted(name)}, 'nan'::DOUBLE) AS c{len(held) + i}" for i, name in enumerate(arrays))
+    rows = f"SELECT held.*, {added} FROM (SELECT {columns} FROM {source.sql}) AS held POSITIONAL JOIN {ADDED} AS added"
+    _copy(rows, source, list(arrays), path, progress, overwrite, {ADDED: arrays})
 
 
 def _copy(
@@ -132,43 +133,71 @@ def _copy(
     new: Sequence[str],
     path: Path,
     progress: Share | None,
+    overwrite: bool,
     tables: Mapping[str, Mapping[str, Array]] | None = None,
 ) -> None:
-    """Write what SQL selects, if the file and its new columns can be called so."""
+    """Write what SQL selects as c0, c1, ..., if the file and its new columns can be called so."""
     if path.suffix.lower() not in FORMATS:
-        raise OptionError(f"{path}: results are written as {listing(FORMATS)}")
-    if taken := [name for name in new if name.lower() in {known.lower() for known in source.types}]:
+        raise OptionError(f"{named(path)}: results are written as {listing(FORMATS)}")
+    if taken := [name for name in new if name.lower() in {known.lower() for known in source.held}]:
         raise OptionError(f"the data has a column {shortened(taken[0])} already; give the new one another name")
-    with written_whole(path, path.suffix) as temporary:
-        run_query(f"COPY ({rows}) TO {DUCKDB.literal(str(temporary))} ({FORMATS[path.suffix.lower()]})", progress, tables)
+    if source.twice:
+        raise DataError(f"the data has more than one column called {listing(map(repr, source.twice))}; rename or drop the others")
+    selected, options = _name_columns(rows, [*source.held, *new], path)
+    with copied_whole(path, overwrite=overwrite) as temporary:
+        run_query(f"COPY ({selected}) TO {DUCKDB.literal(str(temporary))} ({options})", progress, tables)
 
 
-def _held(source: Source, path: Path) -> str:
+def _name_columns(rows: str, names: list[str], path: Path) -> tuple[str, str]:
+    """The rows with their names, and the format. DuckDB would rename a column that differs from another only by case.
+
+    In CSV the names can be written as a first row instead.
+    """
+    options = FORMATS[path.suffix.lower()]
+    first: dict[str, str] = {}
+    rivals = [(first[name.lower()], name) for name in names if first.setdefault(name.lower(), name) != name]
+    if not rivals:
+        return f"SELECT {', '.join(f'c{i} AS {quoted(name)}' for i, name in enumerate(names))} FROM ({rows})", options
+    if options == PARQUET:
+        one, other = map(shortened, rivals[0])
+        raise OptionError(f"the columns {one} and {other} differ only by case, and cannot both be written to Parquet; write CSV")
+    header = ", ".join(map(DUCKDB.literal, names))
+    as_text = ", ".join(DUCKDB.as_text(f"c{i}") for i in range(len(names)))
+    return f"SELECT {header} UNION ALL SELECT {as_text} FROM ({rows})", options.replace("HEADER", "HEADER false")
+
+
+def _held(source: Source, path: Path) -> dict[str, str]:
     """The columns as they are; in a Parquet file those of a CSV file have their types, where no value is lost or altered by it."""
-    typed = {name: kind for name, kind in source.types.items() if kind != "VARCHAR"}
-    if _unchanged(source) == source.sql or FORMATS.get(path.suffix.lower()) != PARQUET or not typed:
-        return "*"
-    counts = []
-    for name, kind in typed.items():
-        text, value = quoted(name), f"TRY_CAST({quoted(name)} AS {kind})"
-        altered = f"{value} IS NULL" + (f" OR CAST({value} AS VARCHAR) != {text}" if kind.endswith("INT") else "")  # 007 is not 7
-        counts.append(f"count(*) FILTER ({text} IS NOT NULL AND ({altered}))")
-    lost = run_query(f"SELECT {', '.join(counts)} FROM {_unchanged(source)}").fetchone()
-    kept = [
-        f"CAST({quoted(name)} AS {kind}) AS {quoted(name)}" for (name, kind), n in zip(typed.items(), lost, strict=True) if not n
-    ]
-    return f"* REPLACE ({', '.join(kept)})" if kept else "*"
+    if FORMATS.get(path.suffix.lower()) != PARQUET:
+        return source.held
+    longest = [name for name in source.held if source.types[name] in ("HUGEINT", "UHUGEINT")]  # DuckDB writes them as doubles
+    if not source.is_text:
+        return source.held | {name: f"CAST({source.held[name]} AS DECIMAL(38, 0))" for name in longest}
+    typed = {name: source.types[name] for name in source.held if name not in longest and source.types[name] != "VARCHAR"}
+    if not typed:
+        return source.held
+    values = {name: f"TRY_CAST({source.held[name]} AS {kind})" for name, kind in typed.items()}
+    counts = ", ".join(f"count(*) FILTER ({_is_altered(source.held[name], values[name], kind)})" for name, kind in typed.items())
+    lost = run_query(f"SELECT {counts} FROM {source.sql}").fetchone()
+    return source.held | {name: value for (name, value), n in zip(values.items(), lost, strict=True) if not n}
 
 
-def _unchanged(source: Source) -> str:
-    """The files as they are: the columns of a CSV file as text."""
-    return source.sql.removesuffix(")") + ", all_varchar = true)" if source.sql.startswith("read_csv(") else source.sql
+def _is_altered(text: str, value: str, kind: str) -> str:
+    """SQL for whether a text is more than its value says: 007 is not 7, and of long numbers a double keeps only 15 digits."""
+    altered = f"{value} IS NULL"
+    if kind == "BIGINT":
+        altered = f"CAST({value} AS VARCHAR) IS DISTINCT FROM {text}"
+    elif kind == "DOUBLE":
+        kept = f"(length({text}) <= 15 AND isfinite({value}) AND NOT regexp_matches({text}, '^[-+]?0[0-9]'))"
+        altered = f"{value} IS NULL OR NOT ({kept} OR CAST({value} AS VARCHAR) = {text})"
+    return f"{text} IS NOT NULL AND ({altered})"
 
 
-def refuse_overwriting(data: Paths, path: Path) -> None:
-    """The result must not take the place of what it is made from."""
-    if path.exists() and any(Path(name).samefile(path) for name in find_files(data)):
-        raise OptionError(f"{path} is read and written at once; give the result another name")
+def refuse_overwriting(data: Paths, path: Path, overwrite: bool = False) -> None:
+    """The result must not take the place of what it is made from, nor of anything else unless told so."""
+    if path.exists() and file_identity(path) in map(file_identity, find_files(data)):
+        raise OptionError(f"{named(path)} is read and written at once; give the result another name")
+    refuse_existing(path, overwrite)
 
 
 def _is_missing(score: str) -> str:

@@ -126,7 +126,9 @@ def curves(
     Parameters
     ----------
     tally
-        What ``es.tally`` made.
+        What ``es.tally`` made, also as the path of a saved one; or data.
+    columns
+        With data: ``score=``, ``outcome=``, ``group=``, ``user=`` and what else ``es.tally`` takes.
     degree
         0 Nadaraya-Watson (the paper's estimator), 1 local linear, 2 local quadratic.
     kernel

@@ -84,7 +84,9 @@ def classification_impact(
     Parameters
     ----------
     tally
-        What ``es.tally`` made.
+        What ``es.tally`` made, also as the path of a saved one; or data.
+    columns
+        With data: ``score=``, ``outcome=``, ``group=``, ``user=`` and what else ``es.tally`` takes.
     threshold
         A score, several, or "all" for a curve over all of them. A decision is positive when score >= threshold.
     positive

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.maps import GroupMap
 from evenscore.data.columns import common_length, find_column, numbers_in, open_table
-from evenscore.data.observations import group_columns, groups_of, users_of, without_nulls
+from evenscore.data.groups import group_columns, groups_of
+from evenscore.data.observations import users_of, without_nulls
 from evenscore.engines import collect
 from evenscore.errors import DataError, OptionError
 from evenscore.types import Floats, Ints

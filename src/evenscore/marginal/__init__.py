@@ -48,7 +48,9 @@ def marginal_test(
     Parameters
     ----------
     tally
-        What ``es.tally`` made.
+        What ``es.tally`` made, also as the path of a saved one; or data.
+    columns
+        With data: ``score=``, ``outcome=``, ``group=``, ``user=`` and what else ``es.tally`` takes.
     threshold
         The score at which decisions change, or a dict of one for each group; it must be a cell edge of the tally
         (``es.tally(..., cuts=[threshold])``).

@@ -83,7 +83,9 @@ def calibration_error(
     Parameters
     ----------
     tally
-        What ``es.tally`` made.
+        What ``es.tally`` made, also as the path of a saved one; or data.
+    columns
+        With data: ``score=``, ``outcome=``, ``group=``, ``user=`` and what else ``es.tally`` takes.
     method
         "kernel": the true calibration error, smoothing the residual. "ce_np": the paper's, at 100 quantiles. "ece", "debiased_ece"
         and "label_binned": by bins. "msce": monotonic sweep. "smooth": smECE. "cumulative": ECCE.

@@ -28,6 +28,7 @@ def apply_files_jointly(
     nulls: str = "error",
     progress: Callable[[float], None] | None = None,
     say: Say | None = None,
+    overwrite: bool = False,
 ) -> JointApplied:
     """Write the files' rows to one file, with a column ``name_SCORE`` for each score and, with weights, ``name_blend``."""
     names, groups = list(scores) or list(calibrator.scores), list(group) or list(calibrator.columns.group)
@@ -35,7 +36,7 @@ def apply_files_jointly(
         if len(given) != len(known):
             raise OptionError(f"the calibrator has {len(known)} {role}, {listing(known)}; {len(given)} are named")
     blend = None if weights is None else check_weights(weights, calibrator.scores, calibrator.outcomes)
-    refuse_overwriting(data, out)
+    refuse_overwriting(data, out, overwrite)
     found = read_files(data, {"score": names, "group": groups}, say)
     labels = [found[column] for column in groups]
     held = {own: found[given] for own, given in zip(calibrator.scores, names, strict=True)}
@@ -45,5 +46,5 @@ def apply_files_jointly(
         if f"{name}_blend" in columns:
             raise OptionError("a score is called 'blend', as the blended score would be; give one of them another name")
         columns[f"{name}_blend"] = applied.scores @ blend
-    copy_with_arrays(data, columns, out, progress)
+    copy_with_arrays(data, columns, out, progress, overwrite=overwrite)
     return applied

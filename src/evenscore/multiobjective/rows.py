@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from evenscore.data.coding import CHUNK, Codes, Users, code_type, independent_users
 from evenscore.data.columns import Column, common_length, find_column, nulls_in, numbers_in, open_table
-from evenscore.data.observations import NULLS, group_columns, groups_of, is_binary, users_of, weights_of
+from evenscore.data.groups import group_columns, groups_of
+from evenscore.data.observations import NULLS, is_binary, users_of, weights_of
 from evenscore.data.splits import Split
 from evenscore.engines import collect
 from evenscore.errors import DataError, OptionError, listing, require_option, shortened

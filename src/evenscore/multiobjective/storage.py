@@ -15,7 +15,7 @@ from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.calibrator_file import CalibratorFile, format_of
 from evenscore.calibration.storage import FILE as SINGLE_FILE
 from evenscore.codec import BASE64, BITS, NUMBER_OR_NAN, Codec, dict_codec, dict_of, finite_array, optional, record_codec, tuple_of
-from evenscore.data.observations import MAX_GROUPS
+from evenscore.data.groups import MAX_GROUPS
 from evenscore.multiobjective.axes import Axis
 from evenscore.multiobjective.calibrator import JointCalibrator
 from evenscore.multiobjective.maps import GroupMaps, ObjectiveMap

@@ -111,7 +111,9 @@ def parity_test(
     Parameters
     ----------
     tally
-        What ``es.tally`` made.
+        What ``es.tally`` made, also as the path of a saved one; or data.
+    columns
+        With data: ``score=``, ``outcome=``, ``group=``, ``user=`` and what else ``es.tally`` takes.
     method
         "sup": the largest gap in standard errors along the score. "multiscale": the same on residuals smoothed at h, 2h and 4h.
         "l2": the sum of squared gaps in standard errors. "combined": the smaller p-value of sup and l2, with its own null

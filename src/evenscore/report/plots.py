@@ -13,7 +13,7 @@ from evenscore.auditing.audit_comparison import AuditComparison
 from evenscore.auditing.audit_result import Audit
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.verification import Verification, rms_gap
-from evenscore.errors import require_option
+from evenscore.errors import EvenscoreError, require_option
 from evenscore.estimation.fitted_curves import Curves
 from evenscore.estimation.smoothing import unsmoothed
 from evenscore.estimation.verdict import DISPARITY
@@ -43,7 +43,7 @@ AROUND = 0.35  # of the scores, on either side of all cuts
 def plot(result: Any, ax: Any = None) -> Display:
     """Draw a result, on the axes given or on new ones."""
     if type(result) not in PANELS:
-        raise TypeError(f"{type(result).__name__} has no picture")
+        raise EvenscoreError(f"{type(result).__name__} has no picture; .rows() and .frame() have its numbers")
     return draw(PANELS[type(result)](result), ax)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from evenscore._version import __version__
 from evenscore.data.columns import shortened
-from evenscore.data.observations import MAX_GROUPS, label_key
+from evenscore.data.groups import MAX_GROUPS, label_key
 from evenscore.data.splits import Split
 from evenscore.errors import EvenscoreError, FileError
 from evenscore.saving import MOST_BYTES, pack_label, read_whole, unpack_label, write_whole
@@ -28,6 +28,7 @@ from evenscore.tallies.blocks import BLOCKS, REQUIRED, Block
 from evenscore.tallies.lattice import MAX_CELLS, Lattice
 from evenscore.tallies.moments import Sums
 from evenscore.tallies.pairs import PairSums
+from evenscore.tallies.reshaping import drop_blocks
 from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally
 from evenscore.types import Array
 
@@ -76,7 +77,7 @@ class _BlockEntry(msgspec.Struct, frozen=True):
 # The header holds what the dataclasses say, typed as there, and refuses what they do not know.
 COUNTS = ("n_users", "n_rows", "n_unlabelled")
 PLAIN = ("n_spanning", "centre", "binary", "columns", "dropped", "frame_kind")
-LATER: dict[str, Any] = {"split": None, "released": None, "left_out": {}}
+LATER: dict[str, Any] = {"split": None, "released": None, "left_out": {}, "rounded": False}  # not written while they say nothing
 _TYPES = get_type_hints(Tally)
 _Group: Any = msgspec.defstruct("_Group", [("label", Any), *((name, int) for name in COUNTS)], forbid_unknown_fields=True)
 _Header: Any = msgspec.defstruct(
@@ -91,6 +92,7 @@ _Header: Any = msgspec.defstruct(
         *((name, _TYPES[name], default) for name, default in LATER.items()),
     ],
     forbid_unknown_fields=True,
+    omit_defaults=True,
 )
 
 
@@ -175,7 +177,7 @@ def load_tally(path: Path) -> Tally:
         raise FileError(f"{path} is damaged or cut off: its checksum does not match")
     _, version, header_length = PREFIX.unpack_from(content)
     if not 1 <= version <= VERSION:
-        raise FileError(f"{path} has format version {version}, this evenscore reads version {VERSION}; update evenscore")
+        raise FileError(f"{path} has format version {version}, this evenscore reads versions up to {VERSION}; update evenscore")
     payload = memoryview(content)[PREFIX.size : -DIGEST]
     try:
         header = _read_header(payload[:header_length], version)
@@ -286,7 +288,7 @@ def _rebuild(header: Any, arrays: _Arrays) -> Tally:
         **plain | {"split": None if header.split is None else str(Split.parse(header.split))},
     )
     arrays.require_all_taken(unknown)
-    return tally.without_blocks(unknown, "this evenscore does not know it, a newer one does")
+    return drop_blocks(tally, unknown, "this evenscore does not know it, a newer one does")
 
 
 def _sorted_blocks(entries: list[_BlockEntry]) -> tuple[dict[str, _BlockEntry], list[str]]:

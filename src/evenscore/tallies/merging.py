@@ -7,10 +7,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from evenscore.data.observations import MAX_GROUPS, Columns, label_key
+from evenscore.data.groups import MAX_GROUPS, label_key
+from evenscore.data.observations import Columns
 from evenscore.errors import MergeError, listing
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.pairs import PairSums
+from evenscore.tallies.reshaping import drop_blocks, recentre, remap
 from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally
 from evenscore.types import Floats
 
@@ -28,7 +30,7 @@ def add(a: Tally, b: Tally) -> Tally:
     groups = _united_groups(a, b)
     group_tallies: dict[int, GroupTally] = {}
     cross: dict[str, dict[tuple[int, int], PairSums]] = {}
-    a, b = (shard.recentred(centre) for shard in _same_blocks(a, b))
+    a, b = (recentre(shard, centre) for shard in _same_blocks(a, b))
     for tally in (a, b):
         positions = [groups.index(label) for label in tally.groups]
         for g, counted in zip(positions, tally.group_tallies, strict=True):
@@ -59,7 +61,7 @@ def _same_blocks(a: Tally, b: Tally) -> tuple[Tally, Tally]:
     """Both without the blocks that only one of them has."""
     differing = set(a.block_names) ^ set(b.block_names)
     reason = "only one of the tallies that were added has it"
-    return a.without_blocks(differing, reason), b.without_blocks(differing, reason)
+    return drop_blocks(a, differing, reason), drop_blocks(b, differing, reason)
 
 
 def _has(tally: Tally, label: Any) -> bool:
@@ -108,7 +110,7 @@ def _same_lattice(a: Tally, b: Tally) -> tuple[Tally, Tally]:
 
 def _on_values(tally: Tally, lattice: Lattice) -> Tally:
     cells = lattice.cell(cast(Floats, tally.lattice.values))
-    return tally.remapped(lattice, [cells] * len(tally.groups))
+    return remap(tally, lattice, [cells] * len(tally.groups))
 
 
 def _common_centre(a: Tally, b: Tally) -> float:

@@ -1,7 +1,8 @@
 """A tally that can be handed out: cells are merged until each of them, and each pair that is kept, stands for enough users.
 
 A pair sum of two cells is about the users that are in both, and may be about one person when each cell holds thousands. How many
-they are is not kept, but bounded from below by what is: cells are merged until it is certain that there are enough.
+they are is not kept, but bounded from below by what is: cells are merged until it is certain that there are enough. One of many may
+still be nearly all of a sum: ``protection`` sees to outcomes and scores.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from evenscore.tallies.blocks import BLOCKS, REQUIRED
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.moments import Sums
 from evenscore.tallies.pairs import PairSums
+from evenscore.tallies.protection import clipped, rounded, score_limits, within_limits
+from evenscore.tallies.reshaping import drop_blocks, remap
 from evenscore.tallies.tally_state import GroupTally, Tally
 from evenscore.types import Floats, Ints
 
@@ -26,10 +29,16 @@ def release(tally: Tally, min_users: int) -> Tally:
     """See ``Tally.release``."""
     _require_releasable(tally, min_users)
     unknown = set(tally.block_names) - set(REQUIRED)
-    tally = tally.without_blocks(unknown, "it is not known how many users are behind its sums")
+    tally = drop_blocks(tally, unknown, "it is not known how many users are behind its sums")
     cross = {pair: sums for pair, sums in tally.cross.items() if _shared_users(sums) >= min_users}
     tally = replace(tally, cross_blocks={"pairs": cross})
-    return _coarsened(tally, _starts(tally, min_users), min_users)
+    starts = _starts(tally, min_users)
+    limits = score_limits(tally, min_users)
+    tally = within_limits(tally, *limits)
+    if not tally.binary:
+        tally = clipped(tally, _new_cells(starts, tally.lattice.n_cells))
+    coarse = _coarsened(tally, starts, min_users, limits)
+    return coarse if tally.binary else rounded(coarse)
 
 
 def _require_releasable(tally: Tally, min_users: int) -> None:
@@ -115,9 +124,9 @@ def _new_cells(starts: Ints, n_cells: int) -> Ints:
 # The coarse tally
 
 
-def _coarsened(tally: Tally, starts: Ints, min_users: int) -> Tally:
+def _coarsened(tally: Tally, starts: Ints, min_users: int, limits: tuple[float, float]) -> Tally:
     cells = _new_cells(starts, tally.lattice.n_cells)
-    coarse = tally.remapped(_coarse_lattice(tally.lattice, starts), [cells] * len(tally.groups))
+    coarse = remap(tally, _coarse_lattice(tally.lattice, starts, limits), [cells] * len(tally.groups))
     groups = zip(tally.group_tallies, coarse.group_tallies, strict=True)
     return replace(
         coarse,
@@ -140,10 +149,12 @@ def _thinned(group: GroupTally, least_users: Floats) -> GroupTally:
     return replace(group, n_unlabelled=0, cell_users=users, blocks=blocks)
 
 
-def _coarse_lattice(lattice: Lattice, starts: Ints) -> Lattice:
+def _coarse_lattice(lattice: Lattice, starts: Ints, limits: tuple[float, float]) -> Lattice:
     settings = lattice.to_dict() | {"discrete": False}
     if lattice.discrete and len(starts) == lattice.n_cells:
         return lattice
+    if lattice.discrete or lattice.scale == "rank":  # which ends with the lowest and the highest score, of one person each
+        settings["low"], settings["high"] = limits
     if lattice.open_ended and (len(starts) < 3 or starts[1] != 1 or starts[-1] != lattice.n_cells - 1):
         settings["open_ended"] = False  # an end cell that swallowed its neighbour is a cell like others
     return Lattice.from_parts(lattice.edges[starts[1:] - 1], settings)

@@ -5,7 +5,7 @@ Tallies of shards that do not split a user add up to the tally of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -140,7 +140,7 @@ class Tally(Table):
     ``groups``, a < b. sketch: the smallest hashes of user ids, or None when rows are independent users. dropped: rows left out
     because of nulls, by column. split: the share of users that was tallied, None for all. released: (users that every cell and
     pair of cells has at least, cells before they were merged), None as long as nothing was thinned. left_out: why optional blocks
-    are missing, by name.
+    are missing, by name. rounded: whether a release clipped and rounded the outcomes.
     """
 
     lattice: Lattice
@@ -157,6 +157,7 @@ class Tally(Table):
     split: str | None = None
     released: tuple[int, int] | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    rounded: bool = False
 
     @classmethod
     def zero(cls, lattice: Lattice) -> Tally:
@@ -237,38 +238,6 @@ class Tally(Table):
             return None
         return (sums if i < j else sums.transposed()).matrices(weighting, cells)
 
-    def changed(self, change: Callable[[Sums], Sums]) -> Tally:
-        """The same with every block changed."""
-        groups = tuple(group.changed(change) for group in self.group_tallies)
-        cross = {name: {pair: change(sums) for pair, sums in named.items()} for name, named in self.cross_blocks.items()}
-        return replace(self, group_tallies=groups, cross_blocks=cast(Mapping[str, Cross], cross))
-
-    def recentred(self, centre: float) -> Tally:
-        """The same with outcomes as deviations from ``centre``."""
-        shift = self.centre - centre
-        return replace(self.changed(lambda sums: sums.recentred(shift)), centre=centre)
-
-    def remapped(self, lattice: Lattice, cells: Sequence[Ints]) -> Tally:
-        """The same on another lattice, where old cell c of group g is ``cells[g][c]``."""
-        n_cells = lattice.n_cells
-        groups = tuple(group.remapped(own, n_cells) for group, own in zip(self.group_tallies, cells, strict=True))
-        cross = {
-            name: {(a, b): sums.remapped(cells[a], n_cells, cells[b]) for (a, b), sums in named.items()}
-            for name, named in self.cross_blocks.items()
-        }
-        return replace(self, lattice=lattice, group_tallies=groups, cross_blocks=cross)
-
-    def without_blocks(self, names: Iterable[str], reason: str) -> Tally:
-        """The same without some optional blocks, and with the reason."""
-        gone = set(names)
-        groups = tuple(
-            replace(group, blocks={name: sums for name, sums in group.blocks.items() if name not in gone})
-            for group in self.group_tallies
-        )
-        cross = {name: named for name, named in self.cross_blocks.items() if name not in gone}
-        left_out = {**self.left_out, **dict.fromkeys(sorted(gone), reason)}
-        return replace(self, group_tallies=groups, cross_blocks=cross, left_out=left_out)
-
     def __add__(self, other: Tally) -> Tally:
         if not isinstance(other, Tally):
             return NotImplemented
@@ -283,8 +252,9 @@ class Tally(Table):
         """A coarser tally to hand out: every cell, and every pair of cells, stands for at least ``min_users`` users.
 
         Neighbouring cells are merged until that is certain. User folds and hashes, counts of left-out rows and rows without a known
-        outcome are gone; the result says how many cells are left. It protects against reading single people off the sums, not
-        against comparing releases of nearly the same data.
+        outcome are gone; the result says how many cells are left. Outcomes other than 0/1 are clipped where one person stands out,
+        and each sum of them is rounded to at least a quarter of what one person can put into it; scores end where enough people
+        are. Sums of 0/1 outcomes stay exact: whoever compares two releases that differ by one person sees that person's outcome.
         """
         from evenscore.tallies.release import release
 
@@ -334,18 +304,15 @@ class Tally(Table):
                 f"released: cells were merged until each, and each pair, stands for at least {least:,} users; "
                 f"{self.lattice.n_cells} of {before} cells are left, and no user folds"
             )
+        if self.rounded:
+            notes.append(
+                "outcomes are clipped where one person stood out, and each sum of them is rounded to at least a quarter of what "
+                "one person can put into it"
+            )
+        elif self.released and self.binary:
+            notes.append("sums of 0/1 outcomes are not rounded: two releases that differ by one person show that person's outcome")
         notes += [f"block {name!r} is left out: {reason}" for name, reason in self.left_out.items()]
         return notes
-
-
-def require_tally(value: object, call: str) -> Tally:
-    """A Tally, or an error that shows how to make one."""
-    if isinstance(value, Tally):
-        return value
-    raise DataError(
-        f"es.{call} takes a tally, not a {type(value).__name__}; make one first: "
-        f"es.{call}(es.tally(data, score=..., outcome=..., group=..., user=...))"
-    )
 
 
 def require_groups(tally: Tally) -> None:

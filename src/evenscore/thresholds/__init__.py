@@ -59,7 +59,9 @@ def fair_thresholds(
     Parameters
     ----------
     tally
-        What ``es.tally`` made.
+        What ``es.tally`` made, also as the path of a saved one; or data.
+    columns
+        With data: ``score=``, ``outcome=``, ``group=``, ``user=`` and what else ``es.tally`` takes.
     threshold
         The threshold that all groups have now, or a dict of one for each; it must be a cell edge of the tally
         (``es.tally(..., cuts=[threshold])``).

@@ -14,8 +14,9 @@ from typing import Any, Unpack
 import numpy as np
 
 from evenscore.calibration.matching import match_groups, read_scores
-from evenscore.data.coding import FOLDS, hash_ids
-from evenscore.data.columns import find_column, to_numpy
+from evenscore.data.coding import FOLDS
+from evenscore.data.columns import find_column, nulls_in
+from evenscore.data.observations import users_of
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import (
     DataError,
@@ -33,7 +34,7 @@ from evenscore.marginal import marginal_test
 from evenscore.marginal.cut import POSITIVE
 from evenscore.saving import as_path
 from evenscore.tables import Table, json_ready, label_text, number_text, p_text
-from evenscore.tallies.tally_state import WEIGHTINGS, Tally, require_tally
+from evenscore.tallies.tally_state import WEIGHTINGS, Tally
 from evenscore.thresholds import solve_thresholds
 from evenscore.thresholds.record import Round, Settings, Step, load_trial, save_trial
 from evenscore.thresholds.thresholds_result import STRATEGIES, GroupThreshold
@@ -78,7 +79,10 @@ class ThresholdTrial(Table):
     Parameters
     ----------
     tally
-        The data collected under ``threshold``, with cell edges at it; outcomes may be known for positive decisions only.
+        The tally of the data collected under ``threshold``, with cell edges at it, or the data; outcomes may be known for positive
+        decisions only.
+    columns
+        With data: ``score=``, ``outcome=``, ``group=``, ``user=`` and what else ``es.tally`` takes.
     threshold, strategy, target, positive, weighting, alpha
         As for ``es.fair_thresholds``; a dict of thresholds by group is possible.
     max_step
@@ -188,7 +192,10 @@ class ThresholdTrial(Table):
         column = find_column(None, users, "users")
         if self._settings.explore is None:
             return np.zeros(len(column), dtype=bool)
-        hashes = hash_ids(to_numpy(column.values).tolist())
+        if (nulls := nulls_in(column)) is not None:
+            column.refuse(nulls, "is null or NaN")
+        known = users_of(column)
+        hashes = known.hashes(known.codes.astype(np.int64))
         return np.asarray(hashes // FOLDS % RESOLUTION < self._settings.explore * RESOLUTION)
 
     def decide(self, scores: Any, groups: Any, users: Any = None) -> Mask:
@@ -205,9 +212,10 @@ class ThresholdTrial(Table):
             limits = np.where(self.exposed(users) & np.isfinite(lowered), lowered, limits)
         return array >= limits if self._settings.positive == "above" else array < limits
 
-    def update(self, tally: Tally) -> ThresholdTrial:
-        """Take the data collected under the proposed thresholds; gives the trial itself."""
-        self._record(require_tally(tally, "ThresholdTrial.update"), self.propose().by_group)
+    def update(self, tally: Any, **columns: Unpack[DataColumns]) -> ThresholdTrial:
+        """Take the data collected under the proposed thresholds, or their tally; gives the trial itself."""
+        now = self.propose().by_group
+        self._record(as_tally(tally, columns, call="ThresholdTrial.update", threshold=now), now)
         return self
 
     def _record(self, tally: Tally, now: dict[Any, float]) -> None:

@@ -1,0 +1,102 @@
+"""What a command writes, checked before work starts: never what it reads, nor one result over another, and data only if told so."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evenscore.errors import FileError, OptionError, visible
+from evenscore.saving import file_identity, named, refuse_data, refuse_existing
+
+STDOUT = "-"
+
+# For commands that write data, which people do not expect to be replaced.
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace the data file if it is there already.")
+
+
+def check_outputs(
+    writes: Mapping[str, str | Path | None], reads: Iterable[str | Path | None], *, data: str | None = None, overwrite: bool = False
+) -> None:
+    """Refuse outputs (by option) that are an input, the same as another one, or cannot be written.
+
+    Existing files are replaced, except for data; ``data`` is the option that writes data itself, and does so with ``overwrite``.
+    """
+    outputs = {option: os.fspath(path) for option, path in writes.items() if path is not None}
+    if not outputs:
+        return
+    inputs = {file_identity(name): name for each in reads if each is not None for name in _files(os.fspath(each))}
+    taken: dict[Any, str] = {}
+    for option, path in outputs.items():
+        identity = _stdout_identity() if path == STDOUT else file_identity(path)
+        if identity is None:
+            continue
+        if identity in inputs:
+            raise OptionError(f"{option} {named(path)} would be written over {named(inputs[identity])}, which is read")
+        if identity in taken:
+            raise OptionError(f"{taken[identity]} and {option} {named(path)} are the same file; give each a name of its own")
+        taken[identity] = option
+        if path != STDOUT:
+            require_place(path)
+            refuse_existing(Path(path), overwrite) if option == data else refuse_data(path)
+
+
+def _files(name: str) -> tuple[str, ...]:
+    """The files that an argument stands for; what is wrong with them is said when they are read."""
+    from evenscore.engines.paths import find_files
+
+    if Path(name).is_file():
+        return (name,)
+    try:
+        return find_files(name)
+    except FileError:
+        return (name,)
+
+
+def _stdout_identity() -> tuple[Any, ...]:
+    """Of the file that stdout goes to, if it does."""
+    try:
+        about = os.fstat(sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        return (STDOUT,)
+    return (STDOUT,) if stat.S_ISCHR(about.st_mode) else (about.st_dev, about.st_ino)
+
+
+def require_place(path: str) -> None:
+    """Refuse a place that cannot be written to before any work is done."""
+    folder = Path(path).absolute().parent
+    try:
+        reason = (
+            "Is a directory"
+            if Path(path).is_dir()
+            else "No such file or directory"
+            if not folder.is_dir()
+            else "Permission denied"
+            if not os.access(folder, os.W_OK) and not Path(path).exists()
+            else None
+        )
+    except OSError as error:
+        reason = error.strerror
+    if reason is not None:
+        raise FileError(f"cannot write {named(path)}: {reason}")
+
+
+def write_text(path: str, text: str) -> None:
+    """Write text whole or not at all; - is stdout, which a terminal may be behind."""
+    if path == STDOUT:
+        shown = visible(text) if sys.stdout.isatty() else text
+        sys.stdout.buffer.write(shown.encode("utf-8", "backslashreplace"))
+        return
+    from evenscore.saving import write_whole
+
+    write_whole(Path(path), text.encode("utf-8", "backslashreplace"))
+
+
+def tell(text: str, *, err: bool = False) -> None:
+    """Print lines that may hold names of columns, groups and files."""
+    click.echo(visible(text), err=err)

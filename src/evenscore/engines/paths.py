@@ -1,0 +1,131 @@
+"""Which files a path, folder, pattern or list of these stands for, each of them once, and what their folders say about them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from glob import escape, glob
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from evenscore.data.columns import shortened
+from evenscore.engines.sql import DUCKDB
+from evenscore.errors import FileError
+from evenscore.saving import file_identity, named
+from evenscore.tallies.archive import is_tally_file
+
+Paths = str | os.PathLike[str] | list[Any] | tuple[Any, ...]
+
+PARQUET = (".parquet", ".pq")
+CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".csv.zst", ".tsv.zst")
+SEPARATED = r"[/\\]" if os.sep == "\\" else "/"
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+def file_kind(name: str) -> str | None:
+    """Parquet, CSV, or None for something else."""
+    lower = name.lower()
+    return "Parquet" if lower.endswith(PARQUET) else "CSV" if lower.endswith(CSV) else None
+
+
+def find_files(data: Paths) -> tuple[str, ...]:
+    """The files that a path, folder, glob or list of these stands for; one under two names, or beside a link to it, is one."""
+    found: dict[Any, str] = {}
+    for path in _find(data):
+        found.setdefault(file_identity(path) or path, path)
+    return tuple(found.values())
+
+
+def _find(data: Paths) -> Iterable[str]:
+    if isinstance(data, list | tuple) and data:
+        return [path for item in data for path in _find(item)]
+    if not isinstance(data, str | os.PathLike):
+        raise FileError(f"{shortened(data)} is neither a frame nor a path, folder, glob or list of paths")
+    path = Path(data)
+    if not str(data).strip():
+        raise FileError(f"data={shortened(data)} names no file")
+    try:
+        if path.is_dir():
+            return _files_in(path)
+    except OSError as error:  # a name that no file can have
+        raise FileError(f"cannot read {shortened(str(data))}: {error.strerror or error}") from None
+    if path.is_file():
+        if is_tally_file(path):
+            raise FileError(f"{path} is a saved tally; read it with es.Tally.load")
+        return [str(path)]
+    matches = sorted(glob(_as_pattern(path), recursive=True))  # noqa: PTH207 (a pattern may be absolute)
+    if not matches:
+        remote = "; evenscore reads local files" if "://" in str(data) else ""
+        raise FileError(f"no file {named(data)}{remote}")
+    return [name for match in matches for name in (_files_in(Path(match)) if Path(match).is_dir() else [match])]
+
+
+def _as_pattern(path: Path) -> str:
+    """A pattern in which folders that exist under the very name mean themselves."""
+    folder = next((parent for parent in path.parents if parent.exists()), None)
+    if folder is None or folder == Path():
+        return str(path)
+    return str(Path(escape(str(folder))) / path.relative_to(folder))
+
+
+def _files_in(folder: Path) -> list[str]:
+    """Data files in a folder and below; what begins with a dot or an underscore is somebody's bookkeeping, or not finished."""
+    files = sorted(
+        path
+        for path in folder.rglob("*")
+        if file_kind(path.name) and not any(part[0] in "._" for part in path.relative_to(folder).parts) and path.is_file()
+    )
+    if not files:
+        raise FileError(f"the folder {folder} holds no CSV or Parquet files")
+    return list(map(str, files))
+
+
+def list_paths(paths: tuple[str, ...]) -> str:
+    """Paths for a message: whole, but not too many."""
+    return ", ".join(paths[:3]) + (f" and {len(paths) - 3:,} more files" if len(paths) > 3 else "")
+
+
+# In SQL
+
+
+def absolute(path: str) -> str:
+    """A path that DuckDB does not expand: ``~x.csv`` is a name. Nothing is resolved, since ``..`` may follow a link."""
+    return str(Path.cwd() / path)
+
+
+def path_literal(path: str) -> str:
+    """A path in SQL that means this file and no other: DuckDB takes stars, question marks and brackets for patterns."""
+    return DUCKDB.literal(_escaped(path))
+
+
+def parquet_in(folder: Path) -> str:
+    """The Parquet files of a folder in SQL."""
+    return DUCKDB.literal(str(Path(_escaped(str(folder))) / "*.parquet"))
+
+
+def _escaped(path: str) -> str:
+    return re.sub(r"[*?\[]", r"[\g<0>]", absolute(path))
+
+
+# Folders that say what all rows below them have in common
+
+
+def folder_values(path: str) -> dict[str, str | None]:
+    """Columns that folders such as ``day=1`` name, with their values."""
+    return dict(_split_folders(path))
+
+
+def _split_folders(path: str) -> Iterator[tuple[str, str | None]]:
+    for part in Path(path).parts[:-1]:
+        name, is_pair, value = part.partition("=")
+        if is_pair and name:
+            yield unquote(name), None if value == NO_VALUE else unquote(value)
+
+
+def folder_value(name: str, file: str) -> str:
+    """SQL for the value that a file's folders have for a column; ``file`` is SQL for the path."""
+    pattern = rf"(?s).*{SEPARATED}{re.escape(name)}=([^/]*?){SEPARATED}"
+    value = f"regexp_extract({file}, {DUCKDB.literal(pattern)}, 1)"
+    return f"url_decode(nullif({value}, {DUCKDB.literal(NO_VALUE)}))"

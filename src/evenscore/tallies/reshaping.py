@@ -1,0 +1,48 @@
+"""A tally with all of its sums changed alike: other weights, another centre, other cells, fewer blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import cast
+
+from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.moments import Sums
+from evenscore.tallies.tally_state import Cross, Tally
+from evenscore.types import Ints
+
+
+def change_sums(tally: Tally, change: Callable[[Sums], Sums]) -> Tally:
+    """The same with every block changed."""
+    groups = tuple(group.changed(change) for group in tally.group_tallies)
+    cross = {name: {pair: change(sums) for pair, sums in named.items()} for name, named in tally.cross_blocks.items()}
+    return replace(tally, group_tallies=groups, cross_blocks=cast(Mapping[str, Cross], cross))
+
+
+def recentre(tally: Tally, centre: float) -> Tally:
+    """The same with outcomes as deviations from ``centre``."""
+    shift = tally.centre - centre
+    return replace(change_sums(tally, lambda sums: sums.recentred(shift)), centre=centre)
+
+
+def remap(tally: Tally, lattice: Lattice, cells: Sequence[Ints]) -> Tally:
+    """The same on another lattice, where old cell c of group g is ``cells[g][c]``."""
+    n_cells = lattice.n_cells
+    groups = tuple(group.remapped(own, n_cells) for group, own in zip(tally.group_tallies, cells, strict=True))
+    cross = {
+        name: {(a, b): sums.remapped(cells[a], n_cells, cells[b]) for (a, b), sums in named.items()}
+        for name, named in tally.cross_blocks.items()
+    }
+    return replace(tally, lattice=lattice, group_tallies=groups, cross_blocks=cross)
+
+
+def drop_blocks(tally: Tally, names: Iterable[str], reason: str) -> Tally:
+    """The same without some optional blocks, and with the reason."""
+    gone = set(names)
+    groups = tuple(
+        replace(group, blocks={name: sums for name, sums in group.blocks.items() if name not in gone})
+        for group in tally.group_tallies
+    )
+    cross = {name: named for name, named in tally.cross_blocks.items() if name not in gone}
+    left_out = {**tally.left_out, **dict.fromkeys(sorted(gone), reason)}
+    return replace(tally, group_tallies=groups, cross_blocks=cross, left_out=left_out)
