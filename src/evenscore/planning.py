@@ -11,7 +11,8 @@ import numpy as np
 from evenscore.engines.data_or_tally import DataColumns, as_tally, given_tally
 from evenscore.errors import DataError, OptionError, require_alpha, require_gap, require_number, require_option
 from evenscore.estimation.comparison import Comparison, compare_groups
-from evenscore.estimation.gaps import Null, comparison_grid, estimate_gap, judgeable
+from evenscore.estimation.gaps import comparison_grid, estimate_gap, judgeable
+from evenscore.estimation.nulls import Null
 from evenscore.estimation.inference import seeded
 from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.smoothing import Smoothing

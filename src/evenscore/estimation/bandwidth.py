@@ -65,7 +65,20 @@ def _by_rule(smoothing: Smoothing, views: Sequence[GroupView]) -> float:
         groups = [GroupView.of(tally, tally.groups[index], weighting) for view in views for index in view.members]
         return float(np.exp(np.mean([np.log(risk_bandwidth(group, smoothing)) for group in groups])))
     deviation = spread([view.sums for view in views])
-    return rule_of_thumb(smoothing, deviation=deviation, users=harmonic_users([view.n_users for view in views]))
+    users = harmonic_users([view.n_users for view in views]) * _informative(views)
+    return rule_of_thumb(smoothing, deviation=deviation, users=users)
+
+
+def _informative(views: Sequence[GroupView]) -> float:
+    """How much a user tells about a rate, in units of what one tells about a rate of one half: 4 f (1 - f) for 0/1 outcomes.
+
+    A curve of rare outcomes is flatter than its noise; the error of its shape is that of so many fewer users.
+    """
+    import os
+    if not views[0].tally.binary or os.environ.get('NOWIDE'):
+        return 1.0
+    rate = sum(view.sums.Y.sum() for view in views) / sum(view.sums.W.sum() for view in views)
+    return max(4 * rate * (1 - rate), 1e-3)
 
 
 def narrow_words(lattice: Lattice, smoothing: Smoothing) -> str:

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import OptionError, require_alpha, require_flag, require_gap, require_option
+from evenscore.estimation.bands import ShownGap, shown_gap
 from evenscore.estimation.bandwidth import narrow_words
 from evenscore.estimation.comparison import Comparison, Sides, compare_groups
 from evenscore.estimation.fitted_curves import grid_positions
 from evenscore.estimation.gaps import (
-    Null,
     Process,
     comparison_grid,
     estimate_gap,
@@ -32,12 +32,11 @@ from evenscore.estimation.inference import (
     draw_normal,
     empirical_p,
     empirical_p_values,
-    margins,
     seeded,
     sup_tail,
-    welch_z,
 )
 from evenscore.estimation.multiplicity import holm
+from evenscore.estimation.nulls import Null
 from evenscore.estimation.pairwise import Formulation
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity.joint import JointDraws
@@ -64,8 +63,6 @@ from evenscore.types import Floats, Progress
 COMPARISONS = ("pairs", "reference", "rest")
 MANY_PAIRS = 100
 FEWER_DRAWS = 2000
-
-ROUNDING = 1e-6  # a standard error below this share of the gap is none: rounding, where outcomes do not vary
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,14 +285,14 @@ def _test_pair(comparison: Comparison, rng: np.random.Generator, options: Option
     if options.brief and options.tolerance is None:
         return replace(pair, gap=gap_values(comparison, points, band)), evidence
     p_points = _p_points(options.method, process, evidence, noise, rng)
-    shown = estimate_gap(comparison, points, band)
-    _, margin = margins(shown.covariance, shown.df, options.alpha, rng)
+    shown = shown_gap(comparison, points, band, gap.null)
+    low, high = shown.band(options.alpha, rng)
     pair = replace(
         pair,
         gap=shown.values,
         se=shown.se,
-        band_low=shown.values - margin,
-        band_high=shown.values + margin,
+        band_low=low,
+        band_high=high,
         p_points=p_points,
         effective_a=shown.effective_a,
         effective_b=shown.effective_b,
@@ -308,7 +305,7 @@ def _test_pair(comparison: Comparison, rng: np.random.Generator, options: Option
         return pair, evidence
     known = shown.is_known
     if not known.any():
-        return replace(pair, p_value=np.nan, reason=why_not(comparison, shown)), None
+        return replace(pair, p_value=np.nan, reason=why_not(comparison, gap.process)), None
     beyond, evidence = _beyond_tolerance(shown.at(known), p_equal.value, options, rng)
     return replace(pair, p_value=beyond.value, p_source=beyond.source), evidence
 
@@ -361,21 +358,25 @@ def _p_points(method: str, process: Process, evidence: Evidence, noise: Floats, 
     return empirical_p_values(maxima, np.abs(process.z), lambda x: sup_tail(x, corr))
 
 
-def _beyond_tolerance(shown: Process, p_equal: float, options: Options, rng: np.random.Generator) -> tuple[PValue, Evidence]:
-    """P-value of |gap| <= tolerance: the largest excess in standard errors, by the same draws a simultaneous band rests on.
+def _beyond_tolerance(shown: ShownGap, p_equal: float, options: Options, rng: np.random.Generator) -> tuple[PValue, Evidence]:
+    """P-value of |gap| <= tolerance: the largest excess in normal quantiles, by the same draws a simultaneous band rests on.
 
-    Where the outcomes of both sides agree among themselves there is no standard error, and the excess says nothing about chance;
-    then the p-value is not below that of no gap at all, which knows the variance of both sides together.
+    It is not below that of no gap at all, which knows the variance of both sides together.
     """
     assert options.tolerance is not None
-    corr = correlation(shown.covariance)
-    least = np.maximum(ROUNDING * np.abs(shown.values), np.finfo(np.float64).tiny)
-    excess = welch_z((np.abs(shown.values) - options.tolerance) / np.maximum(shown.se, least), shown.df).max()
+    corr = shown.corr
+    excess = float(shown.excess(options.tolerance).max())
     maxima = np.abs(draw_normal(corr, rng, options.draws)).max(axis=1)
-    p = empirical_p(maxima, float(excess), lambda x: sup_tail(x, corr)) if excess > 0 else PValue(1.0, "draws")
-    if (shown.se <= least).any() and p.value < p_equal:
-        p = PValue(p_equal, p.source)
+    p = empirical_p(maxima, excess, lambda x: sup_tail(x, corr)) if excess > 0 else PValue(1.0, "draws")
     largest = Component("sup", slice(0, len(shown.values)), lambda z: np.abs(z).max(axis=-1), lambda x: sup_tail(x, corr))
-    return p, Evidence(
-        components=(largest,), z=shown.z, corr=corr, shift=shown.shift, matrix_a=shown.matrix_a, matrix_b=shown.matrix_b
+    evidence = Evidence(
+        components=(largest,),
+        z=shown.values / shown.se,
+        corr=corr,
+        shift=1 / shown.se,
+        matrix_a=shown.matrix_a,
+        matrix_b=shown.matrix_b,
+        se_a=shown.side_a.law.se,
+        se_b=shown.side_b.law.se,
     )
+    return PValue(max(p.value, p_equal), p.source), evidence

@@ -100,9 +100,14 @@ class JointDraws:
 
 def _difference(evidence: Evidence, cells: Ints, of_a: Noise, of_b: Noise) -> Floats:
     """What noise at all cells makes of the process of two sides, (n, draws); each row in units of its own."""
-    matrix_a, matrix_b = np.ldexp(evidence.matrix_a, of_a.power), np.ldexp(evidence.matrix_b, of_b.power)
-    powers = np.maximum(_row_powers(matrix_a), _row_powers(matrix_b))[:, None]
-    return _at_all(np.ldexp(matrix_a, -powers), cells, of_a.values) - _at_all(np.ldexp(matrix_b, -powers), cells, of_b.values)
+    return _side(evidence.matrix_a, evidence.se_a, cells, of_a) - _side(evidence.matrix_b, evidence.se_b, cells, of_b)
+
+
+def _side(matrix: Floats, se: Floats, cells: Ints, noise: Noise) -> Floats:
+    """One side's part, with the standard errors that the test gives it."""
+    drawn = _at_all(np.ldexp(matrix, -_row_powers(matrix)[:, None]), cells, noise.values)
+    deviation = drawn.std(axis=1)
+    return np.asarray(drawn * np.divide(se, deviation, out=np.zeros_like(se), where=deviation > 0)[:, None])
 
 
 def _row_powers(matrix: Floats) -> Ints:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenscore.estimation.comparison import Comparison
-from evenscore.estimation.gaps import Null, Process, cumulative, judgeable, multiscale
+from evenscore.estimation.gaps import Process, cumulative, judgeable, multiscale
 from evenscore.estimation.inference import RESOLVED, PValue, correlation, draw_normal, empirical_p, quadratic_tail, sup_tail
 from evenscore.estimation.multiplicity import benjamini_hochberg, bonferroni, draw_ranks, holm
+from evenscore.estimation.nulls import Null
 from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.types import Floats
@@ -24,6 +25,10 @@ COMPONENTS = {
     "l2": {"l2": 1.0},
     "cumulative": {"cumulative": 1.0},
     "combined": {"sup": 2 / 3, "l2": 1 / 3},
+    "c3a": {"sup": 1 / 2, "l2": 1 / 4, "cumulative": 1/4},
+    "c3b": {"sup": 2/3, "l2": 1 / 6, "cumulative": 1/6},
+    "c2": {"sup": 2/3, "cumulative": 1/3},
+    "c3c": {"sup": .6, "l2": .2, "cumulative": .2},
 }
 METHODS = (*COMPONENTS, *CORRECTIONS)
 AUTO = "combined"
@@ -57,6 +62,8 @@ class Evidence:
     shift: Floats
     matrix_a: Floats
     matrix_b: Floats
+    se_a: Floats
+    se_b: Floats
 
     def statistics(self, z: Floats) -> Floats:
         """The statistic of each component, (..., n_components)."""
@@ -109,11 +116,13 @@ def gather(
         processes.append(process)
         components.append(replace(_component(name, columns, process), share=share))
     covariance = _stack_covariance(processes, null)
-    matrix_a, matrix_b = (np.concatenate([getattr(p, side) for p in processes]) for side in ("matrix_a", "matrix_b"))
+    matrix_a, matrix_b, se_a, se_b = (
+        np.concatenate([getattr(p, side) for p in processes]) for side in ("matrix_a", "matrix_b", "se_a", "se_b")
+    )
     z = np.concatenate([process.z for process in processes])
     se = np.concatenate([process.se for process in processes])
     shift = np.concatenate([process.shift for process in processes]) / se
-    return Evidence(tuple(components), z, correlation(covariance), shift, matrix_a, matrix_b)
+    return Evidence(tuple(components), z, correlation(covariance), shift, matrix_a, matrix_b, se_a, se_b)
 
 
 def _stack_covariance(processes: list[Process], null: Null) -> Floats:
@@ -121,11 +130,7 @@ def _stack_covariance(processes: list[Process], null: Null) -> Floats:
     if len(processes) == 1:
         return processes[0].covariance
     a, b = (np.concatenate([getattr(process, side) for process in processes]) for side in ("matrix_a", "matrix_b"))
-    covariance = a @ null.residual_a @ a.T + b @ null.residual_b @ b.T
-    if null.residual_ab is not None:
-        shared = a @ null.residual_ab @ b.T
-        covariance = covariance - shared - shared.T
-    return covariance
+    return null.spread(a, b).covariance
 
 
 def _component(name: str, columns: slice, process: Process) -> Component:
