@@ -16,6 +16,7 @@ from evenscore.types import Floats
 
 NARROWEST = 0.5  # of a cell: a rule goes no further, as a cell's neighbours would lose all weight
 CANDIDATES = 24
+FEWEST_TOLD = 1e-3  # of a user: however rare an outcome is, nothing is smoothed more than four times as wide
 
 
 def spread(sums: Sequence[CellSums]) -> float:
@@ -74,11 +75,10 @@ def _informative(views: Sequence[GroupView]) -> float:
 
     A curve of rare outcomes is flatter than its noise; the error of its shape is that of so many fewer users.
     """
-    import os
-    if not views[0].tally.binary or os.environ.get('NOWIDE'):
+    if not views[0].tally.binary:
         return 1.0
     rate = sum(view.sums.Y.sum() for view in views) / sum(view.sums.W.sum() for view in views)
-    return max(4 * rate * (1 - rate), 1e-3)
+    return max(float(4 * rate * (1 - rate)), FEWEST_TOLD)
 
 
 def narrow_words(lattice: Lattice, smoothing: Smoothing) -> str:

@@ -6,27 +6,26 @@ residuals. All are matrices on the outcome sums of the two sides, so one covaria
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from evenscore.errors import OptionError
 from evenscore.estimation.comparison import Comparison, no_overlap, overlap
-from evenscore.estimation.inference import small_sample, standard_errors, tells_spread
+from evenscore.estimation.inference import standard_errors
 from evenscore.estimation.kernels import FEW_CELLS, Smoother
 from evenscore.estimation.laws import Law
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.smoothing import Smoothing
+from evenscore.estimation.spreads import SideLaw
 from evenscore.tallies.tally_state import Tally
-from evenscore.tallies.view import quantiles, residual_covariance
+from evenscore.tallies.view import quantiles
 from evenscore.types import Floats, Mask
 
 MIN_EFFECTIVE = 10  # a point with fewer effective users on a side is left out
-import os
-MAX_SKEWNESS = float(os.environ.get('MAXSK', 1))
+SKEWNESS = (0.6, 1.0)  # of a value: best, and at most
 MIN_POINTS, MAX_POINTS = 20, 200
 SCALES = (1, 2, 4)
-BAND_BORROWED = 20  # and in a band, whose own fits leave smaller residuals than the pooled curve does
 MAX_HIDDEN = 0.3  # standard errors of a gap that the bend of a common curve may make; where it may make more a point is left out
 FEWEST_CELLS = 6  # fewer coarse ones do not show how a curve bends
 ROUNDING = 1e-12  # a variance below this share of what the outcomes could give is rounding
@@ -36,9 +35,9 @@ ROUNDING = 1e-12  # a variance below this share of what the outcomes could give 
 class Process:
     """n values that are linear in the outcome sums of the two sides.
 
-    values, df, effective_a, effective_b: (n,); covariance: (n, n); matrix_a, matrix_b: (n, n_cells), with values = matrix_a @ Y_a -
-    matrix_b @ Y_b up to what happens inside a cell, and with the small-sample factors that the covariance has too; shift: (n,) what
-    a constant gap of 1 adds to the values.
+    values, effective_a, effective_b: (n,); covariance: (n, n); law: how values are distributed without a gap, side_a, side_b: and
+    each side's part of them; matrix_a, matrix_b: (n, n_cells), with values = matrix_a @ Y_a - matrix_b @ Y_b up to what happens
+    inside a cell; shift: (n,) what a constant gap of 1 adds to the values.
     """
 
     values: Floats
@@ -49,13 +48,8 @@ class Process:
     matrix_a: Floats
     matrix_b: Floats
     shift: Floats
-    se_a: Floats
-    se_b: Floats
-
-    @property
-    def df(self) -> Floats:
-        """Degrees of freedom."""
-        return self.law.df
+    side_a: SideLaw
+    side_b: SideLaw
 
     @property
     def se(self) -> Floats:
@@ -67,15 +61,13 @@ class Process:
         """Values in standard errors, as normal quantiles that allow for few users."""
         return self.law.z(self.values)
 
-    @property
-    def is_known(self) -> Mask:
-        """Where there is a value with a variance, (n,)."""
-        return np.isfinite(self.values) & np.isfinite(np.diag(self.covariance)) & tells_spread(self.df)
-
     def at(self, keep: Mask) -> Process:
         """Only these."""
-        kept = {field.name: getattr(self, field.name)[keep] for field in fields(self) if field.name not in ("covariance", "law")}
-        return Process(**kept, covariance=self.covariance[np.ix_(keep, keep)], law=self.law.at(keep))
+        arrays = {
+            name: getattr(self, name)[keep] for name in ("values", "effective_a", "effective_b", "matrix_a", "matrix_b", "shift")
+        }
+        laws = {name: getattr(self, name).at(keep) for name in ("law", "side_a", "side_b")}
+        return Process(**arrays, **laws, covariance=self.covariance[np.ix_(keep, keep)])
 
 
 def estimate_gap(comparison: Comparison, points: Floats, smoothing: Smoothing, null: Null) -> Process:
@@ -97,8 +89,8 @@ def _process(null: Null, values: Floats, matrix_a: Floats, matrix_b: Floats, shi
         matrix_a=matrix_a,
         matrix_b=matrix_b,
         shift=shift,
-        se_a=spread.side_a.law.se,
-        se_b=spread.side_b.law.se,
+        side_a=spread.side_a,
+        side_b=spread.side_b,
     )
 
 
@@ -259,5 +251,18 @@ def judgeable(process: Process, comparison: Comparison) -> Mask:
     square = (a.Y2.sum() + b.Y2.sum()) / (a.W.sum() + b.W.sum())
     rounding = ROUNDING * square * (1 / process.effective_a + 1 / process.effective_b)
     with np.errstate(invalid="ignore"):
-        able = enough_users(process) & np.isfinite(process.values) & (np.diag(process.covariance) > rounding)
-        return np.asarray(able & (np.abs(process.law.skewness) <= MAX_SKEWNESS))
+        return np.asarray(enough_users(process) & np.isfinite(process.values) & (np.diag(process.covariance) > rounding))
+
+
+def tame(process: Process, able: Mask) -> Mask:
+    """Which of the points that are able have values whose distribution is known well enough: not too skewed.
+
+    Where points with a skewness up to .6 exist (three expected events of a rare outcome), others only dilute what they show; up to
+    1 (one expected event) the expansion holds well enough to judge by, and beyond nothing can be said.
+    """
+    size = np.abs(process.law.skewness)
+    for limit in SKEWNESS:
+        told = able & (size <= limit)
+        if told.any():
+            return told
+    return np.zeros_like(able)

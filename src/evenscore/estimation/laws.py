@@ -1,8 +1,8 @@
 """How far chance may take an estimate: its variance, its skewness, and how its own standard error follows it.
 
 A mean of rare or skewed outcomes is not normal, and a standard error that is estimated from the same few events is small just when
-the mean is low. Both are known to first order: with u = (estimate - truth) / se of skewness gamma, and an estimated variance that is
-expected to be se^2 (1 + C u), the studentised value is t = u / sqrt(1 + C u). Its expansion is Hall's (1992, section 2.4),
+the mean is low. Both are known to first order: with u = (estimate - truth) / se of skewness gamma, and an estimated variance that
+is expected to be se^2 (1 + C u), the studentised value is t = u / sqrt(1 + C u). Its expansion is Hall's (1992, section 2.4),
 P(t <= x) = Phi(x) - phi(x) [-C / 2 + (gamma - 3 C) (x^2 - 1) / 6].
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 from evenscore.estimation.inference import welch_t, welch_z
 from evenscore.types import Floats, Mask
 
+LEAST = 0.04  # of a variance: the expansion does not reach further, where a standard error would be five times too small
 STRAIGHT = 1e-6  # a skewness below this changes nothing that could be told apart
 
 
@@ -79,12 +80,10 @@ class Law:
         return welch_z(unskew(follow(t, self.pulled), self.skewness), self.df)
 
     def deviations(self, z: Floats) -> Floats:
-        """The inverse of ``z``: which deviations have these normal quantiles; infinite where the expansion does not reach so far."""
+        """The inverse of ``z``: which deviations have these normal quantiles."""
         z = np.broadcast_to(z, self.variance.shape)
         u = skew(np.copysign(welch_t(np.abs(z), self.df), z), self.skewness)
-        left = 1 + self.pulled * u
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(left > 0, u / np.sqrt(np.maximum(left, 0)), np.copysign(np.inf, u)) * self.se
+        return u / np.sqrt(np.maximum(1 + self.pulled * u, LEAST)) * self.se
 
 
 def follow(t: Floats, pulled: Floats) -> Floats:

@@ -13,6 +13,7 @@ from evenscore.estimation.inference import correlation
 from evenscore.estimation.laws import Law
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import (
+    BORROWED_EVENTS,
     Around,
     Dependence,
     Scatter,
@@ -27,7 +28,6 @@ from evenscore.estimation.spreads import (
 )
 from evenscore.types import Floats
 
-BORROWED_EVENTS = 20.0  # events' worth of dependence within users that a side takes from both together
 BORROWED_DF = 10.0  # degrees of freedom's worth of variance, where outcomes are not 0/1
 
 
@@ -122,9 +122,12 @@ def _of_numbers(null: Null, matrix_a: Floats, effective_a: Floats, matrix_b: Flo
     own_a, own_b = df_a / (df_a + BORROWED_DF), df_b / (df_b + BORROWED_DF)
     user_a, user_b = a.variance * effective_a, b.variance * effective_b
     common = (df_a * user_a + df_b * user_b) / (df_a + df_b)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        new_a = (own_a * user_a + (1 - own_a) * common) / effective_a
-        new_b = (own_b * user_b + (1 - own_b) * common) / effective_b
+    new_a, new_b = (
+        np.divide(own * user + (1 - own) * common, effective, out=np.zeros_like(common), where=effective > 0)
+        for own, user, effective in ((own_a, user_a, effective_a), (own_b, user_b, effective_b))
+    )
+    own_a, own_b = np.where(new_a < a.variance, 1.0, own_a), np.where(new_b < b.variance, 1.0, own_b)
+    new_a, new_b = np.maximum(new_a, a.variance), np.maximum(new_b, b.variance)
     side_a, side_b = number_law(a, new_a, own_a, skewness, kurtosis), number_law(b, new_b, own_b, skewness, kurtosis)
     block_a, block_b = matrix_a @ null.a.residual @ matrix_a.T, matrix_b @ null.b.residual @ matrix_b.T
     cross = None if null.shared is None else matrix_a @ null.shared @ matrix_b.T

@@ -6,7 +6,8 @@ have in common must be estimated. Other outcomes show their variance themselves,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from evenscore.tallies.pairs import PairMatrices
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Mask
 
+BORROWED_EVENTS = 20.0  # events' worth of dependence within users that a side takes from elsewhere
 HALVINGS = 40  # of a limit's bracket: to 1e-12 of a rate
 
 
@@ -49,7 +51,7 @@ class RateLaw:
 
     def at(self, keep: Mask) -> RateLaw:
         """Only these."""
-        return RateLaw(*(getattr(self, field.name)[keep] if field.name != "law" else self.law.at(keep) for field in fields(self)))
+        return RateLaw(self.law.at(keep), self.squares[keep], self.cubes[keep], self.followed[keep], self.noise[keep])
 
     def with_rate(self, rate: Floats) -> Law:
         """The law of the estimates if this were the rate."""
@@ -152,13 +154,15 @@ class Dependence:
     """What rows of one user have in common in linear estimates of a rate, (n,) each.
 
     effective: users; base: the variance of independent rows; between: what pairs of a user's rows are seen to add; potential: what
-    they would add if all deviated alike; events: 4 n f (1 - f), so that n users with a rate of one half count as n.
+    they would add if all deviated alike; most: the same over the base, as the weights alone give it; events: 4 n f (1 - f), so
+    that n users with a rate of one half count as n.
     """
 
     effective: Floats
     base: Floats
     between: Floats
     potential: Floats
+    most: Floats
     events: Floats
 
     @classmethod
@@ -174,16 +178,16 @@ class Dependence:
             base=base,
             between=np.where(enough, between, 0.0) * np.where(enough, small_sample(effective), 1.0) ** 2,
             potential=np.maximum(quadratic(matrix, around.alike) - base, 0),
+            most=np.maximum(_ratio(quadratic(matrix, around.view.pairs.ww), weight) - 1, 0),
             events=4 * effective * np.divide(base, weight, out=np.zeros_like(base), where=weight > 0),
         )
 
 
 def common_correlation(*sides: Dependence) -> Floats:
     """The correlation of a user's rows that all sides show together, (n,), between 0 and 1; each weighs as its users do."""
-    between = sum(side.effective**2 * side.between for side in sides)
-    potential = sum(side.effective**2 * side.potential for side in sides)
-    shown = np.divide(between, potential, out=np.zeros_like(sides[0].base), where=np.asarray(potential) > 0)
-    return np.clip(shown, 0, 1)
+    between = np.sum([side.effective**2 * side.between for side in sides], axis=0)
+    potential = np.sum([side.effective**2 * side.potential for side in sides], axis=0)
+    return np.clip(_ratio(between, potential), 0, 1)
 
 
 def rate_law(around: Around, matrix: Floats, side: Dependence, common: Floats, borrowed: float) -> tuple[RateLaw, Floats]:
@@ -193,7 +197,7 @@ def rate_law(around: Around, matrix: Floats, side: Dependence, common: Floats, b
     """
     own = side.events / (side.events + borrowed)
     within = np.maximum(own * side.between + (1 - own) * common * side.potential, 0)
-    effect = 1 + np.divide(within, side.base, out=np.zeros_like(within), where=side.base > 0)
+    effect = 1 + np.divide(within, side.base, out=common * side.most, where=side.base > 0)
     rho = np.clip(np.divide(within, side.potential, out=np.zeros_like(within), where=side.potential > 0), 0, 1)
     # The third cumulant of a beta-binomial sum is n f (1 - f) (1 - 2 f) (1 + (n - 1) rho) (1 + (2 n - 1) rho) / (1 + rho); here
     # with the design effect, 1 + (n - 1) rho, and so 2 (effect - 1) + rho for (2 n - 1) rho.
@@ -220,8 +224,9 @@ def rate_law(around: Around, matrix: Floats, side: Dependence, common: Floats, b
 class Scatter:
     """How outcomes scatter in linear estimates, (n,) each.
 
-    effective: users; variance: what users show, with the factor for few of them; skewness, kurtosis: of a row, standardised; weight3:
-    l^3 times the sum of w^3; uncertainty: the variance of the variance over its square; effect: the design effect.
+    effective: users; variance: what users show, with the factor for few of them; row_variance, skewness, kurtosis: of a row, the
+    last two standardised; cubes: l^3 times the sum of w^3; quarts: l^4 times the sum of w^4, over the square of l^2 times the sum
+    of w^2; effect: the design effect.
     """
 
     effective: Floats
@@ -239,7 +244,7 @@ class Scatter:
         squares, sums, fit = matrix**2, around.view.sums, around.fit
         shown, weight = quadratic(matrix, around.residual), squares @ sums.V0
         rows = squares @ around.rows
-        variance = np.maximum(shown, 0) * np.where(effective > 1 + 1e-9, small_sample(effective), np.nan) ** 2
+        variance = np.maximum(shown, 0) * np.where(effective > 1 + 1e-9, small_sample(effective), 1.0) ** 2
         row_variance = np.divide(rows, weight, out=np.zeros_like(rows), where=weight > 0)
         skewness, kurtosis, higher = np.zeros_like(rows), np.full_like(rows, 3.0), around.view.higher
         cubes, quarts = matrix**3 @ around.cubes, np.zeros_like(rows)
@@ -265,9 +270,9 @@ def _ratio(top: Floats, bottom: Floats) -> Floats:
 
 def pooled_shape(*sides: Scatter) -> tuple[Floats, Floats]:
     """Skewness and kurtosis of a row that all sides show together, (n,); a small side cannot tell its own tails."""
-    users = sum(side.effective for side in sides)
-    skewness = _ratio(sum(side.effective * side.skewness for side in sides), users)
-    return skewness, _ratio(sum(side.effective * side.kurtosis for side in sides), users)
+    users = np.sum([side.effective for side in sides], axis=0)
+    skewness = _ratio(np.sum([side.effective * side.skewness for side in sides], axis=0), users)
+    return skewness, _ratio(np.sum([side.effective * side.kurtosis for side in sides], axis=0), users)
 
 
 def number_law(side: Scatter, variance: Floats, own: Floats, skewness: Floats, kurtosis: Floats) -> NumberLaw:
@@ -292,3 +297,35 @@ def scaled_law(side: NumberLaw, variance: Floats) -> NumberLaw:
     factor = np.sqrt(_ratio(variance, side.law.variance))
     law = side.law
     return replace(side, law=Law(variance, law.third * factor**3, law.pull * factor**3, law.noise * factor**4))
+
+
+# One side by itself
+
+
+def side_law(view: GroupView, matrix: Floats, fit: Floats, correlation: float) -> SideLaw:
+    """The law of linear estimates of one side around its own fit at the cells.
+
+    correlation: of a user's rows, which is what the side is moved towards where it has few events to tell; see
+    ``user_correlation``.
+    """
+    around, effective = Around.of(view, fit), effective_users(view, matrix)
+    if around.known is None:
+        return own_number_law(Scatter.of(around, matrix, effective))
+    depend = Dependence.of(around, matrix, effective)
+    return rate_law(around, matrix, depend, np.full(len(matrix), correlation), BORROWED_EVENTS)[0]
+
+
+def user_correlation(views: Sequence[GroupView], fits: Sequence[Floats]) -> float:
+    """The correlation of the 0/1 outcomes of a user's rows, from all groups together; 1 where nothing can be told."""
+    if not views[0].tally.binary:
+        return 0.0
+    between, potential, possible = 0.0, 0.0, 0.0
+    for view, fit in zip(views, fits, strict=True):
+        around = Around.of(view, fit)
+        assert around.known is not None and around.alike is not None
+        between += float(around.residual.sum() - around.rows.sum())
+        potential += float(around.alike.sum() - around.known.sum())
+        possible += float(view.pairs.ww.sum() - view.sums.V0.sum())
+    if not possible > 1e-12 * sum(float(view.sums.V0.sum()) for view in views):
+        return 0.0  # one row a user
+    return float(np.clip(between / potential, 0, 1)) if potential > 0 else 1.0

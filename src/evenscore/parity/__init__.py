@@ -24,6 +24,7 @@ from evenscore.estimation.gaps import (
     gap_values,
     judgeable,
     require_inside,
+    tame,
 )
 from evenscore.estimation.inference import (
     DRAWS,
@@ -40,7 +41,7 @@ from evenscore.estimation.nulls import Null
 from evenscore.estimation.pairwise import Formulation
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity.joint import JointDraws
-from evenscore.parity.judgement import few_users, find_regions, judge, means_only, too_coarse_words, why_not
+from evenscore.parity.judgement import few_users, find_regions, judge, means_only, rare_words, too_coarse_words, why_not
 from evenscore.parity.methods import (
     AUTO,
     CORRECTIONS,
@@ -277,6 +278,7 @@ def _test_pair(comparison: Comparison, rng: np.random.Generator, options: Option
         bandwidth=smoothing.h,
         left_out=gap.left_out,
         too_coarse=gap.too_coarse,
+        too_rare=gap.too_rare,
         narrow=narrow_words(tally.lattice, smoothing),
         score=tally.lattice.to_score(points),
     )
@@ -320,6 +322,7 @@ class GapUnderNull:
     process: Process
     left_out: int
     too_coarse: int
+    too_rare: str
 
 
 def _gap_under_null(comparison: Comparison, options: Options) -> GapUnderNull | str:
@@ -334,11 +337,15 @@ def _gap_under_null(comparison: Comparison, options: Options) -> GapUnderNull | 
     able = judgeable(process, comparison)
     if not able.any():
         return why_not(comparison, process)
-    keep = able & fine_enough(comparison, process, points, smoothing)
+    told = tame(process, able)
+    rare = rare_words(comparison, process, points, able & ~told)
+    if not told.any():
+        return rare
+    keep = told & fine_enough(comparison, process, points, smoothing)
     if not keep.any():
         return too_coarse_words(comparison.a.tally, smoothing)
-    left_out, too_coarse = int((~able).sum()), int((able & ~keep).sum())
-    return GapUnderNull(smoothing, points[keep], null, process.at(keep), left_out, too_coarse)
+    left_out, too_coarse = int((~able).sum()), int((told & ~keep).sum())
+    return GapUnderNull(smoothing, points[keep], null, process.at(keep), left_out, too_coarse, rare)
 
 
 def _p_value(method: str, process: Process, evidence: Evidence, statistics: Floats) -> PValue:

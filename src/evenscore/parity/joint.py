@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from evenscore.estimation.bandwidth import settle
 from evenscore.estimation.comparison import Comparison, Sides
 from evenscore.estimation.inference import DRAWS, RESOLVED, draw_normal, seeded
-from evenscore.estimation.kernels import inverse_weight
 from evenscore.estimation.multiplicity import draw_ranks, holm, single_step
-from evenscore.estimation.smoothing import Smoothing, unsmoothed
+from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity.methods import Evidence
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Ints
@@ -165,10 +164,7 @@ def _draw(covariance: Floats, rng: np.random.Generator, draws: int) -> Singles:
 
 
 def _own_fit(view: GroupView, smoothing: Smoothing) -> Floats:
-    sums = view.sums
-    if not sums.W.any() or unsmoothed(view.lattice, sums):
-        return sums.Y * inverse_weight(sums.W)
-    return settle(smoothing, [view]).fit_at_cells(sums.position, sums.W, sums.Y)
+    return settle(smoothing, [view]).fit_at(view) if view.sums.W.any() else np.zeros_like(view.sums.W)
 
 
 def _stacked_noise(views: list[GroupView], fits: list[Floats], draws: int, rng: np.random.Generator) -> list[Noise] | None:
