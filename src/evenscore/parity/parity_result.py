@@ -43,8 +43,8 @@ class PairTest(GapPair):
 
     score, gap, se, band_low, band_high, p_points, effective_a, effective_b: (n_points,). p_equal: the p-value of equality, also
     when a tolerance is tested. left_out: grid points with too few users; too_rare: where there are too few events, in words;
-    too_coarse: grid points where smoothing could make the gap. narrow: what a bandwidth of few cells means, in words. regions: where
-    a gap is shown.
+    too_coarse: grid points where smoothing could make the gap. narrow: what a bandwidth of few cells means, in words. regions:
+    where a gap is shown.
     """
 
     group_a: Any
@@ -152,18 +152,8 @@ class ParityTest(GapTest[PairTest]):
         """The result in JSON-ready values."""
         settings = ("method", "alpha", "tolerance", "weighting", "degree", "kernel", "adjustment")
         shown = ("null", "p_value", "p_equal", "verdict", "reason", "minimum_detectable_gap", "max_gap", "disagreement")
-        details = (
-            "reason",
-            "p_source",
-            "p_equal",
-            "bandwidth",
-            "minimum_detectable_gap",
-            "left_out",
-            "too_coarse",
-            "too_rare",
-            "interval",
-        )
-        pairs = [values_of(pair, (*self.COLUMNS, *details, "too_rare", "interval")) for pair in self.pairs]
+        details = ("reason", "p_source", "p_equal", "bandwidth", "minimum_detectable_gap", "left_out", "too_coarse", "too_rare")
+        pairs = [values_of(pair, (*self.COLUMNS, *details, "interval")) for pair in self.pairs]
         other = None if self.other is None else values_of(self.other)
         lists = {"pairs": pairs, "regions": self.regions, "points": self.points}
         return json_ready(values_of(self, settings + shown) | {"other": other} | lists)
