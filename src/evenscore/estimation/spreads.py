@@ -35,15 +35,20 @@ class SideLaw(Protocol):
     def at(self, keep: Mask) -> SideLaw:
         """Only these."""
 
+    def moved(self, gap: float) -> Law:
+        """The law if all expected outcomes were higher by this."""
+
 
 @dataclass(frozen=True, slots=True)
 class RateLaw:
     """0/1 outcomes, (n,) each: with rate p the variance is p (1 - p) squares and the third cumulant p (1 - p) (1 - 2 p) cubes.
 
-    followed: how much of the third cumulant the estimated variance follows; noise: its own, as a share of the squared variance.
+    rate: around which the law is; followed: how much of the third cumulant the estimated variance follows; noise: its own, as a
+    share of the squared variance.
     """
 
     law: Law
+    rate: Floats
     squares: Floats
     cubes: Floats
     followed: Floats
@@ -51,13 +56,19 @@ class RateLaw:
 
     def at(self, keep: Mask) -> RateLaw:
         """Only these."""
-        return RateLaw(self.law.at(keep), self.squares[keep], self.cubes[keep], self.followed[keep], self.noise[keep])
+        return RateLaw(
+            self.law.at(keep), self.rate[keep], self.squares[keep], self.cubes[keep], self.followed[keep], self.noise[keep]
+        )
 
     def with_rate(self, rate: Floats) -> Law:
         """The law of the estimates if this were the rate."""
         variance = rate * (1 - rate) * self.squares
         third = rate * (1 - rate) * (1 - 2 * rate) * self.cubes
         return Law(variance, third, self.followed * third, self.noise * variance**2)
+
+    def moved(self, gap: float) -> Law:
+        """The law if all rates were higher by this."""
+        return self.with_rate(np.clip(self.rate + gap, 0, 1))
 
     def limits(self, level: Floats, z: Floats | float) -> tuple[Floats, Floats]:
         """Score limits: rates whose own law has the estimate z away (Wilson 1927, with skewness)."""
@@ -87,6 +98,10 @@ class NumberLaw:
     def at(self, keep: Mask) -> NumberLaw:
         """Only these."""
         return NumberLaw(self.law.at(keep))
+
+    def moved(self, gap: float) -> Law:
+        """The same: the spread of outcomes has nothing to do with their level."""
+        return self.law
 
     def limits(self, level: Floats, z: Floats | float) -> tuple[Floats, Floats]:
         """The estimate less what chance may have added."""
@@ -207,10 +222,11 @@ def rate_law(around: Around, matrix: Floats, side: Dependence, common: Floats, b
     rate = np.clip(around.fit, 0, 1)
     third = matrix**3 @ (around.cubes * rate * (1 - rate) * (1 - 2 * rate)) * effect * (1 + more)
     followed = own * more / (1 + more)
-    variance = side.base * effect
+    variance, weight = side.base * effect, matrix**2 @ around.view.sums.V0
     return RateLaw(
         law=Law(variance, third, followed * third, noise * variance**2),
-        squares=matrix**2 @ around.view.sums.V0 * effect,
+        rate=_ratio(matrix**2 @ (around.view.sums.V0 * rate), weight),
+        squares=weight * effect,
         cubes=matrix**3 @ around.cubes * effect * (1 + more),
         followed=followed,
         noise=noise,
