@@ -184,7 +184,7 @@ def one_user_group():
         (one_user_group(), "1 has only 1 user"),
         (simple(outcome=np.ones(1200, dtype=int)), "outcomes do not vary"),
         (simple(score=None) | {"s": np.linspace(0, 0.4, 1200) + 0.5 * (np.repeat(np.arange(400), 3) % 2)}, "do not overlap"),
-        (simple(n_users=24), "at no score do both"),
+        (simple(n_users=20), "at no score do both"),
     ],
     ids=["one user", "equal outcomes", "no overlap", "few users"],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def rule_of_thumb(smoothing: Smoothing, *, deviation: float, users: float) -> fl
     return 1.06 * deviation * users**-exponent * shape.width
 
 
-def settle(smoothing: Smoothing, views: Sequence[GroupView]) -> Smoothing:
+def settle(smoothing: Smoothing, views: Sequence[GroupView], say: Callable[[str], None] = warn) -> Smoothing:
     """The smoothing with the bandwidth that these views share, as a number on the axis of the lattice."""
     tally = views[0].tally
     if isinstance(smoothing.bandwidth, str):
@@ -56,7 +56,7 @@ def settle(smoothing: Smoothing, views: Sequence[GroupView]) -> Smoothing:
         smoothing = smoothing.at(max(chosen, NARROWEST * tally.lattice.cell_width * smoothing.shape.width))
     narrow = narrow_words(tally.lattice, smoothing)
     if narrow and not tally.released:  # whose cells nobody can make finer
-        warn(narrow)
+        say(narrow)
     return smoothing
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from evenscore.data.columns import number_array
 from evenscore.engines.data_or_tally import DataColumns, as_tally
-from evenscore.errors import OptionError, require_alpha, shortened
+from evenscore.errors import OptionError, hush, require_alpha, shortened
 from evenscore.estimation.bandwidth import settle
 from evenscore.estimation.inference import seeded, simultaneous_quantile, small_sample, standard_errors, tells_spread
 from evenscore.estimation.kernels import Smoother
@@ -201,7 +201,10 @@ def _curve(
 
 def within_users(views: Sequence[GroupView]) -> float:
     """How alike the 0/1 outcomes of a user's rows are, from all groups together."""
-    return user_correlation(views, [settle(Smoothing(bandwidth="test"), [view]).fit_at(view) for view in views])
+    if views and not views[0].tally.binary:
+        return 0.0
+    # A bandwidth of few cells matters to the curve, not to what its residuals have in common.
+    return user_correlation(views, [settle(Smoothing(bandwidth="test"), [view], hush).fit_at(view) for view in views])
 
 
 def grid_positions(lattice: Lattice, grid: ArrayLike) -> Floats:

@@ -254,8 +254,8 @@ def judgeable(process: Process, comparison: Comparison) -> Mask:
     """Where there are enough users, and outcomes vary beyond rounding."""
     a, b = comparison.a.sums, comparison.b.sums
     square = (a.Y2.sum() + b.Y2.sum()) / (a.W.sum() + b.W.sum())
-    rounding = ROUNDING * square * (1 / process.effective_a + 1 / process.effective_b)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rounding = ROUNDING * square * (1 / process.effective_a + 1 / process.effective_b)
         return np.asarray(enough_users(process) & np.isfinite(process.values) & (np.diag(process.covariance) > rounding))
 
 

@@ -28,6 +28,7 @@ from evenscore.estimation.spreads import (
 )
 from evenscore.types import Floats
 
+TINY = 1e-300
 BORROWED_DF = 10.0  # degrees of freedom's worth of variance, where outcomes are not 0/1
 
 
@@ -103,7 +104,9 @@ def _of_rates(null: Null, matrix_a: Floats, effective_a: Floats, matrix_b: Float
     block_b = _mixed(null.b, matrix_b, share, rho)
     cross = None
     if null.shared is not None and null.shared_alike is not None:
-        cross = matrix_a @ (share * null.shared + (1 - share) * rho * null.shared_alike) @ matrix_b.T
+        # What one group's rows win may be what the other's lose, so that this correlation has a sign.
+        across = float(np.clip(null.shared.sum() / max(float(null.shared_alike.sum()), TINY), -1, 1))
+        cross = matrix_a @ (share * null.shared + (1 - share) * across * null.shared_alike) @ matrix_b.T
     return _dispersion(side_a, block_a, effective_a, side_b, block_b, effective_b, cross)
 
 
