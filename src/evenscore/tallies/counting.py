@@ -307,12 +307,19 @@ class _Group:
         return weight, weight * deviation
 
     def _add_higher(self, weighting: int | slice, cell: Ints, w2: Floats, w: Floats, deviation: Floats) -> None:
-        """Add w^3 y^k and w^4 y^k; w2 has the repeats of a row in it, w not."""
+        """Add w^3 y^k and w^4 y^k; w2 has the repeats of a row in it, w not; without survey weights w is 1 per row."""
         w3 = w2 * w
-        for names, term in ((CUBES, w3), (FOURTHS, w3 * w)):
-            for name in names:
-                self.higher[name][weighting] += np.bincount(cell, term, minlength=self.n_cells)
-                term = term * deviation
+        w4 = w3 * w
+        same = weighting != 0 and self.observations.weight is None
+        for k, name in enumerate(FOURTHS):
+            counted = np.bincount(cell, w4, minlength=self.n_cells)
+            self.higher[name][weighting] += counted
+            w4 *= deviation
+            if k < len(CUBES):
+                if not same:
+                    counted = np.bincount(cell, w3, minlength=self.n_cells)
+                    w3 *= deviation
+                self.higher[CUBES[k]][weighting] += counted
 
 
 def _factors(inverse: Floats) -> tuple[tuple[int | slice, Floats | None], ...]:
