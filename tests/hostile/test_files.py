@@ -17,7 +17,7 @@ from data import NAMES, as_dict, repeated_users
 from evenscore.calibration.calibrator_file import checksum
 from evenscore.calibration.storage import FILE as SINGLE_FILE
 from evenscore.multiobjective.storage import FILE as JOINT_FILE
-from evenscore.tallies.blocks import VECTORS
+from evenscore.tallies.blocks import HIGHER, VECTORS
 from hostile import FORGED, THOROUGH, places, survives
 
 FLIPS = 4000 if THOROUGH else 150
@@ -154,6 +154,7 @@ def test_sums_that_contradict_each_other_mean_nothing_and_crash_nothing(seed, tm
         values = {name: altered(sums.values, rng) for name, sums in group.blocks.items()}
         positive(values["vectors"], WEIGHTS)
         positive(values["folds"], [0])
+        positive(values["higher"], [HIGHER.names.index(name) for name in ("T0", "Q0")])
         blocks = {name: replace(sums, values=values[name]) for name, sums in group.blocks.items()}
         groups.append(replace(group, blocks=blocks, cell_users=np.abs(altered(group.cell_users, rng))))
     replace(TALLY, group_tallies=tuple(groups)).save(tmp_path / "forged")

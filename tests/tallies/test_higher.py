@@ -70,10 +70,13 @@ def test_every_power(kind, counts):
     assert_summed(tally, data, weight=data["v"] if weight else None, repeat=data["n"] if counts else None)
 
 
-def test_independent_rows():
-    data = as_dict(repeated_users(800, seed=3, real=True))
-    tally = es.tally(data, **NAMES | {"user": None}, cells=16)
-    assert_summed(tally, data | {"u": np.arange(800)})
+@pytest.mark.parametrize("kind", ["binary", "real", "weights"])
+def test_users_with_one_row_each(kind):
+    data = as_dict(repeated_users(800, seed=3, **KINDS[kind])) | {"u": np.arange(800)}
+    weight = "v" if kind == "weights" else None
+    for user in ("u", None):
+        tally = es.tally(data, **NAMES | {"user": user}, weight=weight, cells=16)
+        assert_summed(tally, data, weight=data["v"] if weight else None)
 
 
 def test_rows_without_outcome_are_not_in_them():

@@ -12,7 +12,8 @@ from data import NAMES, as_dict, repeated_users
 from evenscore.data.spec import TallySpec
 from evenscore.engines.by_user import is_by_user, merge_by_user, open_by_user
 from evenscore.engines.files import write_by_user
-from evenscore.tallies.reshaping import recentre
+from evenscore.tallies.reshaping import drop_blocks, recentre
+from evenscore.tallies.user_cells import HIGHER_OF
 
 LATTICE = es.Lattice(0, 1, cells=64)
 
@@ -99,3 +100,43 @@ def test_a_group_without_any_outcome_is_counted_and_empty(tmp_path):
     tally = merge_by_user(write(paths, tmp_path, nulls="unlabelled"), 10**9)
     assert_same(tally, es.tally(frame, **NAMES, nulls="unlabelled", lattice=LATTICE), exact=False)
     assert tally.n_users[frame["g"].iloc[0]] == 0
+
+
+def test_weighted_days_after_plain_ones_keep_their_powers(tmp_path):
+    """Files leave out powers that equal others; a merged file of days with and without weights may not."""
+    frame, paths = days(tmp_path, n_days=2, weights=True)
+    plain = write(paths[:1], tmp_path)
+    weighted = write(paths[1:], tmp_path, weight="v")
+    merged = tmp_path / "both.users.parquet"
+    merge_by_user([*plain, *weighted], 10**9, merged)
+    assert open_by_user(merged).recipe.columns.weight == "v"
+    frame.loc[frame.index % 2 == 0, "v"] = 1.0
+    whole = es.tally(frame, **NAMES, weight="v", lattice=LATTICE)
+    for tally in (merge_by_user([*plain, *weighted], 10**9), merge_by_user([merged], 10**9)):
+        assert_same(recentre(tally, whole.centre), whole, exact=False)
+        assert tally.columns.weight == "v" and "higher" in tally.block_names
+
+
+@pytest.mark.parametrize(
+    ("design", "options", "written"),
+    [({}, {}, set()), ({"real": True}, {}, {"c3", "f4"}), ({"weights": True}, {"weight": "v"}, set(HIGHER_OF))],
+    ids=["0/1", "real", "weights"],
+)
+def test_powers_that_equal_others_are_not_written(design, options, written, tmp_path):
+    _, paths = days(tmp_path, n_days=1, **design)
+    (output,) = write(paths, tmp_path, **options)
+    assert set(pq.read_schema(output).names) & set(HIGHER_OF) == written
+
+
+def test_old_files_of_real_outcomes_take_the_powers_from_the_others(tmp_path):
+    frame, paths = days(tmp_path, n_days=2, real=True)
+    old, new = write(paths, tmp_path)
+    table = pq.read_table(old)
+    pq.write_table(table.drop_columns(["c3", "f4"]), old)  # as 0.1.0 wrote it
+    whole = es.tally(frame, **NAMES, lattice=LATTICE)
+    for order in ([old, new], [new, old]):
+        tally = merge_by_user(order, 10**9)
+        assert tally.left_out == {"higher": "user-level files of 0.1.0 do not have it"}
+        assert_same(recentre(tally, whole.centre), drop_blocks(whole, ["higher"], "as the files"), exact=False)
+    merge_by_user([old, new], 10**9, tmp_path / "both.users.parquet")
+    assert "higher" in merge_by_user([tmp_path / "both.users.parquet"], 10**9).left_out

@@ -36,7 +36,6 @@ from evenscore.tallies.user_cells import (
     SUMS,
     UserCells,
     added,
-    has_higher,
     recentred,
     tally_user_cells,
     user_cells,
@@ -115,7 +114,8 @@ def write_lines(parts: Iterable[UserCells], about: ByUser, folder: Path, *, over
     lines.mkdir()
     with connect(threads=1) as connection:
         for number, cells in enumerate(parts):
-            _copy(connection, cells, lines / f"{number:06}.parquet")
+            written = {name: column for name, column in cells.items() if name not in _same_powers(about.recipe)}
+            _copy(connection, written, lines / f"{number:06}.parquet")
         source = parquet_in(lines)
         options = f"FORMAT parquet, COMPRESSION zstd, KV_METADATA {{evenscore: {DUCKDB.literal(about.to_json())}}}, {AS_IT_IS}"
         with copied_whole(output, overwrite=overwrite) as temporary:
@@ -175,23 +175,28 @@ def _merge(files: list[ByUser], recipe: Recipe, limit: int, output: Path | None,
 def _selects(connection: Any, files: list[ByUser]) -> tuple[list[str], bool]:
     """The lines of each file in SQL, and whether they have the higher powers: all files do, or none is asked for them.
 
-    Files of 0.1.0 do not, but those of 0/1 outcomes and weight one: there all powers are the squares.
+    Files of 0.1.0 do not, but for those of 0/1 outcomes without weights, where nothing needs to be written.
     """
     sources = [f"read_parquet({path_literal(file.path)}, hive_partitioning = false)" for file in files]
-    held = [has_higher(connection.sql(f"SELECT * FROM {source}").columns) for source in sources]
-    with_higher = all(has or _is_plain(file.recipe) for has, file in zip(held, files, strict=True))
+    with_higher = True
+    for source, file in zip(sources, files, strict=True):
+        columns = connection.sql(f"SELECT * FROM {source}").columns
+        with_higher &= set(columns) | _same_powers(file.recipe).keys() >= set(HIGHER_MOMENTS.names)
     selects = []
-    for number, (source, has) in enumerate(zip(sources, held, strict=True)):
-        names = [*PLACE, *SUMS]
-        if with_higher:
-            powers = HIGHER_MOMENTS.factors.items()
-            names += [name if has else f"{'q1' if factor.y else 'q0'} AS {name}" for name, (factor,) in powers]
-        selects.append(f"SELECT {', '.join(names)}, {number} AS file FROM {source}")
+    for number, (source, file) in enumerate(zip(sources, files, strict=True)):
+        same = _same_powers(file.recipe)
+        powers = [f"{same.get(name, name)} AS {name}" for name in HIGHER_MOMENTS.names] if with_higher else []
+        selects.append(f"SELECT {', '.join([*PLACE, *SUMS, *powers])}, {number} AS file FROM {source}")
     return selects, with_higher
 
 
-def _is_plain(recipe: Recipe) -> bool:
-    return recipe.binary and recipe.columns.weight is None and recipe.centre == 0
+def _same_powers(recipe: Recipe) -> dict[str, str]:
+    """Sums of higher powers that equal others and are not written: without weights w is 1, and of 0/1 outcomes y^k is y."""
+    if recipe.columns.weight is not None:
+        return {}
+    if recipe.binary and recipe.centre == 0:
+        return {name: "q1" if factor.y else "q0" for name, (factor,) in HIGHER_MOMENTS.factors.items()}
+    return {"c0": "q0", "c1": "q1", "c2": "q2", "f0": "q0", "f1": "q1", "f2": "q2", "f3": "c3"}
 
 
 def _unite(files: list[ByUser]) -> Recipe:
@@ -208,11 +213,21 @@ def _unite(files: list[ByUser]) -> Recipe:
     labels = sorted({label: None for recipe in recipes for label in recipe.labels}, key=label_key)
     binary = all(recipe.binary for recipe in recipes)
     n_rows = sum(recipe.n_rows for recipe in recipes)
+    weight = next((recipe.columns.weight for recipe in recipes if recipe.columns.weight is not None), None)
     centre = 0.0 if binary else sum(recipe.centre * recipe.n_rows for recipe in recipes) / n_rows
     dropped: Counter[str] = Counter()
     for recipe in recipes:
         dropped.update(recipe.dropped)
-    return replace(first, labels=tuple(labels), binary=binary, centre=centre, n_rows=n_rows, n_users=n_rows, dropped=dict(dropped))
+    return replace(
+        first,
+        labels=tuple(labels),
+        columns=replace(first.columns, weight=weight),
+        binary=binary,
+        centre=centre,
+        n_rows=n_rows,
+        n_users=n_rows,
+        dropped=dict(dropped),
+    )
 
 
 def _merge_lines(rows: Any, files: list[ByUser], recipe: Recipe) -> UserCells:

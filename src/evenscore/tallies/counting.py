@@ -261,12 +261,14 @@ class _Group:
             counted = np.bincount(code, values, minlength=2 * n_cells)
             return np.asarray(counted.reshape(2, n_cells), dtype=np.float64)
 
-        inverse_2 = inverse * inverse
-        squares, cubes, fourths = by_code(inverse_2), by_code(inverse_2 * inverse), by_code(inverse_2 * inverse_2)
-        for weighting, values, scores in ((0, inverse, score * inverse), (1, None, score)):
-            counted, summed = by_fold(values), by_fold(scores)
-            if weighting == 1:
+        for weighting, factor in _factors(inverse):
+            if factor is None:
+                counted, summed = by_fold(None), by_fold(score)
                 squares = cubes = fourths = counted.sum(axis=0)
+            else:
+                counted, summed = by_fold(factor), by_fold(score * factor)
+                square = factor * factor
+                squares, cubes, fourths = by_code(square), by_code(square * factor), by_code(square * square)
             ones = counted[:, 1]
             for name, total in (("W", counted.sum(axis=1)), ("Y", ones), ("X", summed.sum(axis=1)), ("Y2", ones)):
                 self.folds[name][weighting] += total
@@ -287,7 +289,8 @@ class _Group:
         survey = np.ones(len(row)) if observations.weight is None else np.take(observations.weight, row)
         weight = survey * repeat
         fold_cell = fold * n_cells + cell
-        for weighting, factor in ((0, inverse), (1, 1.0)):
+        for weighting, per_user in _factors(inverse):
+            factor = 1.0 if per_user is None else per_user
             w = weight * factor
             wy = w * deviation
             for name, values in (("W", w), ("Y", wy), ("X", w * score), ("Y2", wy * deviation)):
@@ -297,18 +300,31 @@ class _Group:
             for name, values in (("XY", wy * score), ("V0", w2), ("V1", w2 * deviation), ("V2", w2 * deviation * deviation)):
                 self.vectors[name][weighting] += np.bincount(cell, values, minlength=n_cells)
             with np.errstate(over="ignore", invalid="ignore"):  # see ``drop_overflow``
-                self._add_higher(weighting, cell, w2 * survey * factor, survey * factor, deviation)
+                self._add_higher(weighting, cell, w2, survey * factor, deviation)
             if observations.count is not None:
                 for name, values in (("ww", w * w), ("wy", w * wy), ("yy", wy * wy)):
                     self.own[name][weighting] += np.bincount(cell, values, minlength=n_cells)
         return weight, weight * deviation
 
-    def _add_higher(self, weighting: int, cell: Ints, w3: Floats, w: Floats, deviation: Floats) -> None:
-        """Add w^3 y^k and w^4 y^k; w3 has the repeats of a row in it, w not."""
-        for names, term in ((CUBES, w3), (FOURTHS, w3 * w)):
-            for name in names:
-                self.higher[name][weighting] += np.bincount(cell, term, minlength=self.n_cells)
-                term = term * deviation
+    def _add_higher(self, weighting: int | slice, cell: Ints, w2: Floats, w: Floats, deviation: Floats) -> None:
+        """Add w^3 y^k and w^4 y^k; w2 has the repeats of a row in it, w not; without survey weights w is 1 per row."""
+        w3 = w2 * w
+        w4 = w3 * w
+        same = weighting != 0 and self.observations.weight is None
+        for k, name in enumerate(FOURTHS):
+            counted = np.bincount(cell, w4, minlength=self.n_cells)
+            self.higher[name][weighting] += counted
+            w4 *= deviation
+            if k < len(CUBES):
+                if not same:
+                    counted = np.bincount(cell, w3, minlength=self.n_cells)
+                    w3 *= deviation
+                self.higher[CUBES[k]][weighting] += counted
+
+
+def _factors(inverse: Floats) -> tuple[tuple[int | slice, Floats | None], ...]:
+    """Each weighting's position and what a row's weight is multiplied by, None for 1; they are one when users have one row each."""
+    return ((slice(None), None),) if (inverse == 1).all() else ((0, inverse), (1, None))
 
 
 def _hashes(users: Users, codes: Ints) -> Ints:
