@@ -11,7 +11,7 @@ from scipy import stats
 
 BINS = 10
 BIN_USERS = 10  # in each group; a bin with fewer is left out, as evenscore leaves out such points
-WALD, SCORE, EXCHANGED = "10-bin cluster Wald", "10-bin cluster score test", "the same, variance of both groups together"
+WALD, SCORE, EXCHANGED = "10-bin cluster Wald", "10-bin cluster score test", "10-bin score test, pooled variance"
 
 Floats = NDArray[np.float64]
 

@@ -1,8 +1,8 @@
 """How tests, limits and promises do where outcomes are rare or skewed, a group is small and scores crowd at one end.
 
 Every factor is crossed with every other, in a whole grid or a balanced part of it; one draw of a cell serves all that is asked.
-With --resume FOLDER finished runs are kept there, and a study that was interrupted goes on; empty the folder when the tests have
-changed.
+With --resume FOLDER finished runs are kept there, and a study that was interrupted goes on; remove FOLDER/none/PART and
+FOLDER/doubled/PART when a test has changed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 from crossed_cells import DOUBLED, FAMILIES, NONE, Cell, grid
 from crossed_page import Found, sections
+from crossed_placebo import placebo_section
 from crossed_tests import PARTS, WITH_A_GAP, Draw, Results, warnings_in, without_numbers
 from evenscore.simulation.workers import Workers
 from writing import page_option, show
@@ -48,8 +50,9 @@ class Job:
     cells: int
     folder: Path
 
-    def path(self, cell: Cell) -> Path:
-        return self.folder / self.alternative / f"{cell.name}.jsonl"
+    def path(self, cell: Cell, part: str) -> Path:
+        """A folder for each part, so that those of a test that has changed can be emptied alone."""
+        return self.folder / self.alternative / part / f"{cell.name}.jsonl"
 
     def wanted(self, run: int) -> list[str]:
         """The parts of a run: binspwc, which is slow, may have fewer."""
@@ -65,37 +68,46 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     return records
 
 
+def finished_runs(path: Path) -> set[int]:
+    """Runs that a journal holds; the next line of it will be one of its own."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as journal:
+        if journal.tell() and not path.read_bytes().endswith(b"\n"):
+            journal.write(b"\n")
+    return {record["run"] for record in read_records(path)}
+
+
 def run_cell(job: Job, cell: Cell) -> str:
     """All open runs of a cell; says how long they took."""
-    path = job.path(cell)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    done = {(record["run"], part) for record in read_records(path) for part in record["parts"]}
+    done = {part: finished_runs(job.path(cell, part)) for part in job.parts}
     began, fresh = time.process_time(), 0
-    with path.open("a", encoding="utf-8", newline="\n") as journal:
-        journal.write("\n" if path.stat().st_size else "")  # after a line that was cut short
-        for run in range(max(job.runs, job.peer_runs)):
-            parts = [part for part in job.wanted(run) if (run, part) not in done]
-            if parts:
-                journal.write(json.dumps(one_run(cell, run, parts, job)) + "\n")
-                journal.flush()
-                fresh += 1
+    for run in range(max(job.runs, job.peer_runs)):
+        parts = [part for part in job.wanted(run) if run not in done[part]]
+        for part, record in one_run(cell, run, parts, job) if parts else ():
+            with job.path(cell, part).open("a", encoding="utf-8", newline="\n") as journal:
+                journal.write(json.dumps(record) + "\n")
+        fresh += bool(parts)
     each = (time.process_time() - began) / max(1, fresh)
     return f"{cell.name}, {job.alternative}: {fresh} runs now, {each:.3f} CPU s each"
 
 
-def one_run(cell: Cell, run: int, parts: Iterable[str], job: Job) -> dict[str, Any]:
-    """All parts on one draw, with the seconds that each took; ``data`` and ``tally`` for themselves."""
+def one_run(cell: Cell, run: int, parts: Iterable[str], job: Job) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The record of each part, all on one draw, with the CPU seconds that it took beside those of the draw and its tally."""
     draw = Draw(cell, run, job.cells, ALTERNATIVES[job.alternative])
-    seconds, found, caught = {}, {}, []
+    seconds = {}
     for name in ("data", "tally", *parts):
         began = time.process_time()
+        caught: list[str] = []
+        results = {}
         if name in ("data", "tally"):
             getattr(draw, name)
         else:
             with warnings_in(caught):
-                found[name] = answer(name, draw)
+                results = answer(name, draw)
         seconds[name] = round(time.process_time() - began, 4)
-    return {"run": run, "parts": found, "seconds": seconds, "warnings": caught}
+        if name in parts:
+            spent = {key: seconds[key] for key in ("data", "tally", name)}
+            yield name, {"run": run, "results": results, "seconds": spent, "warnings": caught}
 
 
 def answer(part: str, draw: Draw) -> Results:
@@ -119,22 +131,23 @@ def run_all(job: Job, cells: list[Cell], workers: int) -> None:
 
 def gather(job: Job, cells: list[Cell]) -> list[Found]:
     """What the folder holds of these cells, one for each."""
-    found = []
-    for cell in cells:
-        answers: dict[str, dict[int, Any]] = {}
-        warned: dict[str, None] = {}
-        seconds: dict[str, list[float]] = {}
-        for record in read_records(job.path(cell)):
-            warned |= dict.fromkeys(record["warnings"])
-            for part, spent in record["seconds"].items():
-                seconds.setdefault(part, []).append(spent)
-            for part in job.wanted(record["run"]):
-                for name, result in record["parts"].get(part, {}).items():
-                    answers.setdefault(name, {})[record["run"]] = result
-        results = {name: list(by_run.values()) for name, by_run in answers.items()}
-        each = {part: sum(spent) / len(spent) for part, spent in seconds.items()}
-        found.append(Found(cell, results, tuple(warned), each))
-    return found
+    return [gather_cell(job, cell) for cell in cells]
+
+
+def gather_cell(job: Job, cell: Cell) -> Found:
+    """Results by name, warnings, and mean seconds by part."""
+    answers: dict[str, list[Any]] = {}
+    warned: dict[str, None] = {}
+    seconds: dict[str, list[float]] = {}
+    for part in job.parts:
+        for record in read_records(job.path(cell, part)):
+            if part in job.wanted(record["run"]):
+                for name, result in record["results"].items():
+                    answers.setdefault(name, []).append(result)
+                for name, spent in record["seconds"].items():
+                    seconds.setdefault(name, []).append(spent)
+                warned |= dict.fromkeys(record["warnings"])
+    return Found(cell, answers, tuple(warned), {part: sum(spent) / len(spent) for part, spent in seconds.items()})
 
 
 # The command line
@@ -148,7 +161,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--families", nargs="+", choices=list(FAMILIES), default=["rates"], help="kinds of outcomes (default rates)"
     )
-    parser.add_argument("--fraction", default="1/6", help="part of the grid: k/1, k/2, k/3 or k/6 (default 1/6, 72 cells a family)")
+    parser.add_argument("--fraction", default="3/6", help="part of the grid: k/1, k/2, k/3 or k/6 (default 3/6, 72 cells a family)")
     parser.add_argument("--cells", metavar="REGEX", default="", help="only cells whose name has this, such as 'rate_1%%.*rows_30'")
     parser.add_argument(
         "--only", nargs="+", choices=list(PARTS), metavar="PART", help=f"some of {', '.join(PARTS)} (default parity)"
@@ -159,6 +172,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--lattice", type=int, default=128, metavar="CELLS", help="cells of each tally (default 128, to save time)")
     parser.add_argument("--workers", type=int, default=1, help="processes (default 1)")
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="keep finished runs here, and go on from them")
+    parser.add_argument("--placebo", type=int, default=0, metavar="RUNS", help="also deal out the examples' groups anew")
     parser.add_argument("--show", action="store_true", help="run nothing: only show what the folder holds")
     parser.add_argument("--list", action="store_true", help="only list the cells")
     page_option(parser)
@@ -193,7 +207,10 @@ def main() -> None:
             run_all(job, cells, arguments.workers)
         found[alternative] = gather(job, cells)
     title = "Where outcomes are rare, groups small and scores skewed"
-    show(sections(found, arguments.fraction, arguments.lattice), title, arguments.page, ("binsreg",))
+    page = sections(found, arguments.fraction, arguments.lattice)
+    if arguments.placebo:
+        page.append(partial(placebo_section, arguments.placebo, arguments.workers))
+    show(page, title, arguments.page, ("binsreg",))
 
 
 if __name__ == "__main__":
