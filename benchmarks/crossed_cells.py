@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Data = dict[str, Any]
 
 LARGE, SMALL = 0, 1  # the groups
@@ -34,20 +33,14 @@ NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(201)
 
 @dataclass(frozen=True)
 class Alternative:
-    """How the small group departs from the common curve: not at all, outcomes "doubled", or all expected outcomes up by ``gap``."""
+    """How the small group departs from the common curve: not at all, outcomes "doubled", or a constant ``gap``."""
 
     kind: str = "none"
     gap: float = 0.0
 
     def rate(self, rate: Floats) -> Floats:
-        """The small group's probability."""
-        if self.kind == "doubled":
-            return np.minimum(2 * rate, MOST_LIKELY)
-        return np.clip(rate + self.gap, 0, 1)
-
-    def mean(self, mean: Floats) -> Floats:
-        """The small group's mean of a real outcome."""
-        return 2 * mean if self.kind == "doubled" else mean + self.gap
+        """The small group's probability, but for a gap."""
+        return np.minimum(2 * rate, MOST_LIKELY) if self.kind == "doubled" else rate
 
 
 NONE, DOUBLED = Alternative(), Alternative("doubled")
@@ -68,7 +61,7 @@ def intercept(rate: float, steepness: float) -> float:
 
 @dataclass(frozen=True)
 class Users:
-    """Rows of users, one after the other: ``user`` and ``small`` (whose group) of each row, and the users' correlation."""
+    """So many users with so many rows each, whose numbers are drawn by ``rng``; icc: the correlation of a user's outcomes."""
 
     n_users: int
     n_rows: int
@@ -111,7 +104,6 @@ class Event:
     rate: float
     steepness: float = STEEPNESS
 
-    family = "rates"
     binary = True
 
     @property
@@ -121,8 +113,12 @@ class Event:
     def mean(self, z: Floats) -> Floats:
         return special.expit(intercept(self.rate, self.steepness) + self.steepness * z)
 
-    def draw(self, users: Users, z: Floats, small: Ints, alternative: Alternative) -> Floats:
-        return (users.uniform() < _changed(self.mean(z), small, alternative.rate)).astype(np.float64)
+    def small_mean(self, z: Floats, alternative: Alternative) -> Floats:
+        return np.clip(alternative.rate(self.mean(z)) + alternative.gap, 0, 1)
+
+    def draw(self, users: Users, z: Floats, n_large: int, alternative: Alternative) -> Floats:
+        rate = np.concatenate([self.mean(z[:n_large]), self.small_mean(z[n_large:], alternative)])
+        return (users.uniform() < rate).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -133,7 +129,6 @@ class Cost:
     spread: float = 1.0
     rate: float = 0.3
 
-    family = "costs"
     binary = False
 
     @property
@@ -143,14 +138,16 @@ class Cost:
     def mean(self, z: Floats) -> Floats:
         return Event(self.rate).mean(z)
 
-    def draw(self, users: Users, z: Floats, small: Ints, alternative: Alternative) -> Floats:
-        # A gap moves what is paid, so that no probability leaves [0, 1].
-        doubling = replace(alternative, gap=0.0)
-        rate = _changed(self.mean(z), small, doubling.rate)
+    def small_mean(self, z: Floats, alternative: Alternative) -> Floats:
+        return alternative.rate(self.mean(z)) + alternative.gap
+
+    def draw(self, users: Users, z: Floats, n_large: int, alternative: Alternative) -> Floats:
+        rate = np.concatenate([self.mean(z[:n_large]), alternative.rate(self.mean(z[n_large:]))])
         amount = np.exp(self.sigma * users.normal(users.icc) - self.sigma**2 / 2)
-        outcome = (users.uniform() < rate) * amount
-        spread = np.where(small == SMALL, self.spread, 1.0)[:, None]
-        return rate + spread * (outcome - rate) + alternative.gap * small[:, None]
+        cost = (users.uniform() < rate) * amount
+        # A gap and a spread move what is paid, so that no probability leaves [0, 1].
+        cost[n_large:] = rate[n_large:] + self.spread * (cost - rate)[n_large:] + alternative.gap
+        return cost
 
 
 @dataclass(frozen=True)
@@ -160,7 +157,6 @@ class Count:
     average: float
     frailty: bool
 
-    family = "counts"
     binary = False
 
     @property
@@ -170,28 +166,27 @@ class Count:
     def mean(self, z: Floats) -> Floats:
         return self.average * np.exp(GROWTH * z - GROWTH**2 / 2)
 
-    def draw(self, users: Users, z: Floats, small: Ints, alternative: Alternative) -> Floats:
-        mean = _changed(self.mean(z), small, replace(alternative, gap=0.0).mean)
-        gap = alternative.gap * small[:, None]
+    def small_mean(self, z: Floats, alternative: Alternative) -> Floats:
+        return self.mean(z) * (2 if alternative.kind == "doubled" else 1) + alternative.gap
+
+    def draw(self, users: Users, z: Floats, n_large: int, alternative: Alternative) -> Floats:
+        mean = np.concatenate([self.mean(z[:n_large]), self.small_mean(z[n_large:], alternative) - alternative.gap])
         if self.frailty:
-            return users.rng.poisson(-np.log1p(-users.uniform()) * mean) + gap
-        return users.rng.poisson((1 - users.icc) * mean) + _shared_arrivals(users, users.icc * mean) + gap
-
-
-def _changed(mean: Floats, small: Ints, change: Any) -> Floats:
-    """The curve at each row, with what the alternative makes of it in the small group."""
-    rows = small == SMALL
-    mean[rows] = change(mean[rows])
-    return mean
+            count = users.rng.poisson(-np.log1p(-users.uniform()) * mean).astype(np.float64)
+        else:
+            count = users.rng.poisson((1 - users.icc) * mean) + _shared_arrivals(users, users.icc * mean)
+        count[n_large:] += alternative.gap
+        return count
 
 
 def _shared_arrivals(users: Users, until: Floats) -> Floats:
     """Arrivals of each user's own Poisson process up to the time of each row, so that rows with equal means share them."""
     count, arrival = np.zeros(until.shape), np.zeros((users.n_users, 1))
+    rng = users.rng.spawn(1)[0]
     if not users.icc:
         return count
     while True:
-        arrival = arrival + users.rng.standard_exponential((users.n_users, 1))
+        arrival = arrival + rng.standard_exponential((users.n_users, 1))
         arrived = arrival < until
         if not arrived.any():
             return count
@@ -245,14 +240,14 @@ class Cell:
     def data(self, run: int, alternative: Alternative = NONE, stream: int = 0) -> Data:
         """One draw, small group last; the same run has the same users, scores and luck under every alternative."""
         rng = np.random.default_rng([zlib.crc32(self.name.encode()), run, stream])
-        n_users = self.users * (self.ratio + 1)
+        n_large = self.users * self.ratio
+        n_users = n_large + self.users
         users = Users(n_users, self.rows, self.icc, rng)
-        small = (np.arange(n_users) >= self.users * self.ratio).astype(np.int64)
         z = users.normal(SCORE_CORRELATION)
-        outcome = self.outcome.draw(users, z, small, alternative)
+        outcome = self.outcome.draw(users, z, n_large, alternative)
         return {
             "user": np.repeat(np.arange(n_users), self.rows),
-            "group": np.repeat(small, self.rows),
+            "group": np.repeat([LARGE, SMALL], [n_large * self.rows, self.users * self.rows]),
             "score": score_at(self.scores, z.ravel()),
             "outcome": outcome.ravel(),
         }

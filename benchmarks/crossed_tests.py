@@ -60,10 +60,8 @@ class Draw:
 
     def level(self, score: Floats, group: int) -> Floats:
         """The true expected outcome."""
-        mean = self.cell.outcome.mean(quantile_at(self.cell.scores, score))
-        if group == LARGE:
-            return mean
-        return self.alternative.rate(mean) if self.cell.outcome.binary else self.alternative.mean(mean)
+        z = quantile_at(self.cell.scores, score)
+        return self.cell.outcome.mean(z) if group == LARGE else self.cell.outcome.small_mean(z, self.alternative)
 
 
 # Tests

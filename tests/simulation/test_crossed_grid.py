@@ -79,17 +79,19 @@ def test_costs_and_counts_have_their_curve_and_the_small_group_its_spread(grid):
 
 def test_alternatives_move_the_small_group_only_on_the_same_draws(grid):
     cells = grid["crossed_cells"]
-    for outcome in (cells.Event(0.05), cells.Cost(1), cells.Count(3, False)):
-        cell = cells.Cell(outcome, users=20_000)
+    for outcome in (cells.Event(0.05), cells.Cost(1, 3), cells.Count(3, False), cells.Count(0.3, True)):
+        cell = cells.Cell(outcome, users=20_000, rows=2, icc=0.1)
         even, doubled = cell.data(1), cell.data(1, cells.DOUBLED)
         raised = cell.data(1, cells.Alternative("gap", 0.1))
         small = even["group"] == 1
         assert np.array_equal(even["score"], doubled["score"])
         assert np.array_equal(even["outcome"][~small], doubled["outcome"][~small])
         assert np.array_equal(even["outcome"][~small], raised["outcome"][~small])
-        mean = cells.NODE_WEIGHTS @ outcome.mean(cells.NODES) / cells.NODE_WEIGHTS.sum()
-        assert doubled["outcome"][small].mean() == pytest.approx(2 * mean, rel=0.1)
-        assert (raised["outcome"] - even["outcome"])[small].mean() == pytest.approx(0.1, abs=0.012)
+        z = cells.quantile_at(cell.scores, even["score"][small])
+        for data, alternative in ((doubled, cells.DOUBLED), (raised, cells.Alternative("gap", 0.1))):
+            away = data["outcome"][small] - outcome.small_mean(z, alternative)
+            assert close(away.reshape(-1, 2).mean(axis=1), 0), (outcome.name, alternative)
+        assert (raised["outcome"] - even["outcome"])[small].mean() == pytest.approx(0.1, abs=0.01)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 6])
