@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -213,17 +214,23 @@ def reasons(found: list[Found]) -> str:
 
 def trouble(found: list[Found]) -> str:
     """What should not be: warnings of NumPy, errors, and verdicts that do not follow from p-values."""
-    texts: Counter[str] = Counter()
+    texts: dict[str, list[Cell]] = {}
     for one in found:
-        texts.update(f"RuntimeWarning: {warning}" for warning in one.warnings)
-        for name in one.runs:
-            texts.update(f"{name}: {error}" for error in one.answers(name, "error"))
-            for result in one.runs[name]:
-                shown = result.get("p") is not None and result["p"] <= ALPHA
-                if "verdict" in result and shown != (result["verdict"] == "disparity"):
-                    texts[f'{name}: p-value {"at most" if shown else "above"} 5 % and verdict "{result["verdict"]}"'] += 1
-    lines = "\n".join(f"- {count} times: {text}" for text, count in texts.most_common())
-    return f"### Warnings and errors\n\n{lines or 'None.'}"
+        for text in _troubles(one):
+            texts.setdefault(text, []).append(one.cell)
+    lines = [f"- {text} ({len(cells)} times, first in {cells[0].name})" for text, cells in texts.items()]
+    return "### Warnings and errors\n\n" + ("\n".join(lines) or "None.")
+
+
+def _troubles(found: Found) -> Iterator[str]:
+    yield from (f"RuntimeWarning: {warning}" for warning in found.warnings)
+    for name, results in found.runs.items():
+        for result in results:
+            if "error" in result:
+                yield f"{name}: {result['error']}"
+            shown = result.get("p") is not None and result["p"] <= ALPHA
+            if "verdict" in result and shown != (result["verdict"] == "disparity"):
+                yield f'{name}: p-value {"at most" if shown else "above"} 5 % and verdict "{result["verdict"]}"'
 
 
 def costs(found: list[Found]) -> str:
@@ -264,7 +271,7 @@ def factor_table(shares: Shares, target: Target) -> str:
             for factor, level in cell.cell.factors.items():
                 levels.setdefault(factor, {})[level] = None
     lines = []
-    for factor, level in ((factor, level) for factor, own in levels.items() for level in own):
+    for factor, level in ((factor, level) for factor, own in levels.items() for level in in_order(factor, own)):
         entries = []
         for cells in shares.values():
             own_cells = [cell for cell in cells if cell.cell.factors[factor] == level]
@@ -273,6 +280,13 @@ def factor_table(shares: Shares, target: Target) -> str:
             entries.append(f"{100 * mean:.1f} ({100 * worst.share:.0f})" if worst else "–")
         lines.append((f"{factor} {level}", *entries))
     return table(("%, mean (worst cell)", *shares), lines)
+
+
+def in_order(factor: str, levels: Iterable[str]) -> list[str]:
+    """By their numbers; outcomes as they come."""
+    if factor == "outcome":
+        return list(levels)
+    return sorted(levels, key=lambda level: [float(number) for number in re.findall(r"[\d.]+", level)])
 
 
 def worst_table(shares: Shares, target: Target) -> str:
