@@ -271,7 +271,8 @@ def factor_table(shares: Shares, target: Target) -> str:
             for factor, level in cell.cell.factors.items():
                 levels.setdefault(factor, {})[level] = None
     lines = []
-    for factor, level in ((factor, level) for factor, own in levels.items() for level in in_order(factor, own)):
+    rows = [(factor, level) for factor, own in levels.items() for level in in_order(factor, own)]
+    for factor, level in rows:
         entries = []
         for cells in shares.values():
             own_cells = [cell for cell in cells if cell.cell.factors[factor] == level]
