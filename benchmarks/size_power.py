@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import evenscore as es
+from bin_tests import BINS, bin_tests
 from evenscore.parity import parity_family
 from evenscore.parity.methods import AUTO, METHODS
 from evenscore.simulation import Curve
@@ -37,13 +38,11 @@ from evenscore.simulation.study_result import share_error
 from writing import page_option, show, table
 
 ALPHA = 0.05
-BINS = 10
-BIN_USERS = 10  # in each group; a bin with fewer is left out, as evenscore leaves out such points
 POWER_USERS = 1000  # a group
 COVERAGE_DESIGNS = ("dependent-outcomes", "different-densities-dependent", "unequal-groups", "real-outcomes", "informative-rows")
 COVERAGE_USERS = (1000, 5000)
 NO_LOWER_LIMIT = ("rare-outcomes", "real-outcomes")
-PAPER, NAIVE, WALD, BINSPWC = "paper: NW + Bonferroni", "naive iid, sup", "10-bin cluster Wald", "binspwc, 10 bins"
+PAPER, NAIVE, BINSPWC = "paper: NW + Bonferroni", "naive iid, sup", "binspwc, 10 bins"
 
 Floats = NDArray[np.float64]
 Data = dict[str, Any]
@@ -68,40 +67,7 @@ def rival_tests(data: Data, seed: int) -> dict[str, float]:
     tally = tally_of(data)
     paper = parity_family(tally, *tally.groups, seed=seed, degree=0, bandwidth="theorem", methods=["bonferroni"])["bonferroni"]
     naive = parity_family(tally_of(data, user=None), *tally.groups, seed=seed, methods=["sup"])["sup"]
-    return {PAPER: paper, NAIVE: naive, WALD: bin_wald(data)}
-
-
-def bin_wald(data: Data, n_bins: int = BINS) -> float:
-    """Mean outcomes by quantile bin and group, each user weighing 1, and a chi-square test that all differences are 0.
-
-    The covariance is that of users: each user's row of ``influence`` (n_users, n_bins) is what it adds to the differences.
-    """
-    from scipy import stats
-
-    users, user = np.unique(data["user"], return_inverse=True)
-    groups, group = np.unique(data["group"], return_inverse=True)
-    assert len(groups) == 2
-    edges = np.unique(np.quantile(data["score"], np.linspace(0, 1, n_bins + 1)[1:-1]))
-    cell: NDArray[np.int64] = np.searchsorted(edges, np.asarray(data["score"]), side="right")
-    size = len(edges) + 1
-    member = 2 * user + group
-    weight = 1 / np.bincount(member)[member]
-    influence, difference = np.zeros((len(users), size)), np.zeros(size)
-    enough = np.ones(size, dtype=bool)
-    for place, sign in ((0, 1.0), (1, -1.0)):
-        rows = group == place
-        total = np.bincount(cell[rows], weight[rows], size)
-        enough &= np.array([len(np.unique(user[rows & (cell == one)])) >= BIN_USERS for one in range(size)])
-        mean = np.bincount(cell[rows], (weight * data["outcome"])[rows], size) / np.where(total > 0, total, np.nan)
-        difference += sign * mean
-        residual = weight[rows] * (data["outcome"][rows] - mean[cell[rows]]) / total[cell[rows]]
-        flat = np.bincount(user[rows] * size + cell[rows], residual, len(users) * size)
-        influence += sign * flat.reshape(len(users), size)
-    influence, difference = influence[:, enough], difference[enough]
-    covariance = influence.T @ influence * len(users) / (len(users) - 1)
-    rank = int(np.linalg.matrix_rank(covariance))
-    statistic = float(difference @ np.linalg.pinv(covariance, hermitian=True) @ difference)
-    return float(stats.chi2.sf(statistic, rank)) if rank else math.nan
+    return {PAPER: paper, NAIVE: naive, **bin_tests(data)}
 
 
 def binspwc(data: Data, seed: int) -> dict[str, float]:
