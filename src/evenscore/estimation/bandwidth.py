@@ -46,11 +46,14 @@ def rule_of_thumb(smoothing: Smoothing, *, deviation: float, users: float) -> fl
     return 1.06 * deviation * users**-exponent * shape.width
 
 
-def settle(smoothing: Smoothing, views: Sequence[GroupView], say: Callable[[str], None] = warn) -> Smoothing:
-    """The smoothing with the bandwidth that these views share, as a number on the axis of the lattice."""
+def settle(smoothing: Smoothing, views: Sequence[GroupView], say: Callable[[str], None] = warn, *, rare: bool = False) -> Smoothing:
+    """The smoothing with the bandwidth that these views share, as a number on the axis of the lattice.
+
+    rare: for a difference of curves, in which the bias of a wide bandwidth cancels: wider where 0/1 outcomes are rare.
+    """
     tally = views[0].tally
     if isinstance(smoothing.bandwidth, str):
-        chosen = _by_rule(smoothing, views)
+        chosen = _by_rule(smoothing, views, rare)
         if chosen == 0:  # all scores in one place: any width will do
             return smoothing.at(FEW_CELLS * tally.lattice.cell_width or 1.0)
         smoothing = smoothing.at(max(chosen, NARROWEST * tally.lattice.cell_width * smoothing.shape.width))
@@ -60,13 +63,13 @@ def settle(smoothing: Smoothing, views: Sequence[GroupView], say: Callable[[str]
     return smoothing
 
 
-def _by_rule(smoothing: Smoothing, views: Sequence[GroupView]) -> float:
+def _by_rule(smoothing: Smoothing, views: Sequence[GroupView], rare: bool) -> float:
     if smoothing.bandwidth == "risk":
         tally, weighting = views[0].tally, views[0].weighting
         groups = [GroupView.of(tally, tally.groups[index], weighting) for view in views for index in view.members]
         return float(np.exp(np.mean([np.log(risk_bandwidth(group, smoothing)) for group in groups])))
     deviation = spread([view.sums for view in views])
-    users = harmonic_users([view.n_users for view in views]) * _informative(views)
+    users = harmonic_users([view.n_users for view in views]) * (_informative(views) if rare else 1.0)
     return rule_of_thumb(smoothing, deviation=deviation, users=users)
 
 

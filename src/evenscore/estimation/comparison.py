@@ -60,7 +60,7 @@ class Comparison:
 
         Wider, a curve would rest on scores that the other side does not have, and its bias would not cancel.
         """
-        settled = settle(smoothing, self.sides)
+        settled = settle(smoothing, self.sides, rare=True)
         if not isinstance(smoothing.bandwidth, str) or self.unsmoothed:
             return settled
         low, high = overlap(self)
