@@ -38,6 +38,12 @@ def test_without_skewness_it_is_students_t():
     np.testing.assert_array_equal(law().z(t), t)
 
 
+def test_the_rough_z_is_close():
+    t = np.linspace(-4, 4, 33)
+    for df, close in ((3, 0.03), (10, 0.005), (np.inf, 1e-4)):
+        np.testing.assert_allclose(law(2.0, 0.4, 0.1, df).rough_z(t), law(2.0, 0.4, 0.1, df).z(t), atol=close)
+
+
 def test_a_standard_error_that_follows_is_undone():
     """t = u / sqrt(1 + C u), both signs, and 0 stays 0."""
     u, c = np.array([-1.5, 0.0, 2.0]), np.array([0.3, 0.3, 0.3])

@@ -64,7 +64,7 @@ class Process:
     def z_of_gap(self, gap: float, share: float, noise: Floats) -> Floats:
         """What draws of noise, (draws, n), make of the z if there were a constant gap; share: of side a in the pooled curve."""
         apart = self.side_a.moved(gap * (1 - share)).minus(self.side_b.moved(-gap * share))
-        return self.law.z(gap * self.shift + skew(noise, apart.skewness) * apart.se)
+        return self.law.rough_z(gap * self.shift + skew(noise, apart.skewness) * apart.se)
 
     def at(self, keep: Mask) -> Process:
         """Only these."""

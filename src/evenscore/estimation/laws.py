@@ -15,6 +15,7 @@ import numpy as np
 from evenscore.estimation.inference import welch_t, welch_z
 from evenscore.types import Floats, Mask
 
+NORMAL = 1e6  # degrees of freedom from which nobody can tell Student from Gauss
 LEAST = 0.04  # of a variance: the expansion does not reach further, where a standard error would be five times too small
 STRAIGHT = 1e-6  # a skewness below this changes nothing that could be told apart
 
@@ -78,6 +79,12 @@ class Law:
         with np.errstate(divide="ignore", invalid="ignore"):
             t = deviations / self.se
         return welch_z(unskew(follow(t, self.pulled), self.skewness), self.df)
+
+    def rough_z(self, deviations: Floats) -> Floats:
+        """The same within .02 from three degrees of freedom on (Wallace 1959), at a tenth of the cost: for thousands of draws."""
+        t = unskew(follow(deviations / self.se, self.pulled), self.skewness)
+        df = np.minimum(self.df, NORMAL)
+        return np.copysign((8 * df + 1) / (8 * df + 3) * np.sqrt(df * np.log1p(t**2 / df)), t)
 
     def deviations(self, z: Floats) -> Floats:
         """The inverse of ``z``: which deviations have these normal quantiles."""
