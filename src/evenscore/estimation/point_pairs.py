@@ -133,9 +133,16 @@ class PointPairs(Differences):
         kept = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "corr"}
         return replace(self, **{name: value.at(keep) if hasattr(value, "at") else value[keep] for name, value in kept.items()})
 
-    def maxima(self, rng: np.random.Generator) -> Floats:
-        """The largest of all differences, in standard errors, in draws of both curves without a difference; (DRAWS,)."""
-        noise = np.ascontiguousarray(draw_normal(self.corr, rng, DRAWS).T)
+    def at_most(self, tolerance: float, z: float) -> Mask:
+        """Which differences are shown to be less than the tolerance, at z normal quantiles."""
+        return np.asarray(self.law.z(self.values) < -z if tolerance == 0 else self.limits(z)[1] < tolerance)
+
+    def draws(self, rng: np.random.Generator) -> Floats:
+        """Both curves without a difference, each point in standard errors; (N, DRAWS)."""
+        return np.ascontiguousarray(draw_normal(self.corr, rng, DRAWS).T)
+
+    def maxima(self, noise: Floats) -> Floats:
+        """The largest of all differences, in standard errors, in each of the draws; (DRAWS,)."""
         part_low, part_high = self.null_low.se / self.law.se, self.null_high.se / self.law.se
         largest = np.full(DRAWS, -np.inf)
         for start in range(0, len(self.low), AT_ONCE):
