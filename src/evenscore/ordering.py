@@ -180,7 +180,8 @@ def _test_pair(
         return OrderingPair(a, b, reason=_why_not(pairs, rare))
     judged = pairs.at(told)
     beyond = judged.beyond(tolerance)
-    maxima = _close_maxima(judged, tolerance, rng)
+    close = _close(judged, tolerance)
+    maxima = close.maxima(rng)
     critical = float(np.quantile(maxima, 1 - alpha))
     worst = int(np.argmax(beyond))
     low, high = int(judged.low[worst]), int(judged.high[worst])
@@ -189,7 +190,7 @@ def _test_pair(
     return OrderingPair(
         a,
         b,
-        p_value=_p_value(maxima, float(beyond[worst]), len(judged.low)),
+        p_value=_p_value(maxima, float(beyond[worst]), len(close.low)),
         misordered_share=float(pairs.mass[pairs.values > 0].sum()),
         at_least=float(judged.mass[beyond > max(critical, 0.0)].sum()),
         worst=float(judged.values[worst]),
@@ -203,16 +204,16 @@ def _test_pair(
     )
 
 
-def _close_maxima(judged: PointPairs, tolerance: float, rng: np.random.Generator) -> Floats:
-    """What noise alone gives at most, over the pairs of points that are not clearly in order, (DRAWS,).
+def _close(judged: PointPairs, tolerance: float) -> PointPairs:
+    """The pairs of points that are not clearly in order.
 
     Where the curve rises a far higher score is worth more beyond doubt, and no noise will turn the two round. Leaving such pairs
     out adds at most CLEARLY to the level (Romano, Shaikh and Wolf 2014).
     """
-    noise = judged.draws(rng)
-    maxima = judged.maxima(noise)
-    close = ~judged.at_most(tolerance, float(np.quantile(maxima, 1 - CLEARLY)))
-    return judged.at(close).maxima(noise) if close.any() else maxima
+    from scipy import special
+
+    close = ~judged.at_most(tolerance, -float(special.ndtri(CLEARLY / len(judged.low))))
+    return judged.at(close) if close.any() else judged
 
 
 def _p_value(maxima: Floats, statistic: float, n_pairs: int) -> float:

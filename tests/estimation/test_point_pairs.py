@@ -28,12 +28,12 @@ def pairs_of(data, **smoothing):
 
 def score_z(low, high):
     """Two rates as linear sums (weights, outcomes): a score test with the common rate's variance, and its skewness taken out."""
-    (l, y), (k, x) = low, high
-    squares, others = (l**2).sum(), (k**2).sum()
-    f, g = np.clip(l @ y, 0, 1), np.clip(k @ x, 0, 1)
+    (w, y), (k, x) = low, high
+    squares, others = (w**2).sum(), (k**2).sum()
+    f, g = np.clip(w @ y, 0, 1), np.clip(k @ x, 0, 1)
     p = (f / squares + g / others) / (1 / squares + 1 / others)
     variance = p * (1 - p) * (squares + others)
-    gamma = p * (1 - p) * (1 - 2 * p) * ((l**3).sum() - (k**3).sum()) / variance**1.5
+    gamma = p * (1 - p) * (1 - 2 * p) * ((w**3).sum() - (k**3).sum()) / variance**1.5
     t = (f - g) / np.sqrt(variance)
     return f - g, 6 / gamma * (np.cbrt(1 + gamma * t / 2) - 1) + gamma / 6
 
@@ -84,7 +84,7 @@ def test_users_of_both_groups_make_their_curves_go_together():
     user, group = np.repeat(np.arange(n), 2), np.tile([0, 1], n)
     score = rng.integers(1, 3, 2 * n)
     outcome = np.repeat(rng.normal(size=n), 2) + rng.normal(size=2 * n)
-    (a, b), pairs = pairs_of({"s": score, "y": outcome, "g": group, "u": user})
+    (a, _), pairs = pairs_of({"s": score, "y": outcome, "g": group, "u": user})
     (number,) = np.flatnonzero((pairs.low == 0) & (pairs.high == len(a.points) + 1))
 
     def residuals(of, value):
@@ -103,4 +103,4 @@ def test_the_largest_of_draws_is_that_of_all_pairs():
     size_low, size_high = pairs.null_low.se, pairs.null_high.se
     together = np.sqrt(size_low**2 + size_high**2)
     each = (size_low * drawn[:, pairs.low] - size_high * drawn[:, pairs.high]) / together
-    assert pairs.maxima(pairs.draws(np.random.default_rng(3))) == pytest.approx(each.max(axis=1), abs=CLOSE)
+    assert pairs.maxima(np.random.default_rng(3)) == pytest.approx(each.max(axis=1), abs=CLOSE)

@@ -34,7 +34,7 @@ from evenscore.types import Floats, Ints, Mask
 
 LEVELS = np.linspace(0.05, 0.95, 24)
 HALF_EVENT = 0.5  # what is added where residuals are taken from a rate of 0: a side without events could have had some
-AT_ONCE = 64  # pairs of points whose draws are held in memory
+AT_ONCE = 8  # pairs of points whose draws fit into a processor's cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +137,17 @@ class PointPairs(Differences):
         """Which differences are shown to be less than the tolerance, at z normal quantiles."""
         return np.asarray(self.law.z(self.values) < -z if tolerance == 0 else self.limits(z)[1] < tolerance)
 
-    def draws(self, rng: np.random.Generator) -> Floats:
-        """Both curves without a difference, each point in standard errors; (N, DRAWS)."""
-        return np.ascontiguousarray(draw_normal(self.corr, rng, DRAWS).T)
-
-    def maxima(self, noise: Floats) -> Floats:
-        """The largest of all differences, in standard errors, in each of the draws; (DRAWS,)."""
+    def maxima(self, rng: np.random.Generator) -> Floats:
+        """The largest of all differences, in standard errors, in draws of both curves without a difference; (DRAWS,)."""
+        noise = np.ascontiguousarray(draw_normal(self.corr, rng, DRAWS).T)
         part_low, part_high = self.null_low.se / self.law.se, self.null_high.se / self.law.se
         largest = np.full(DRAWS, -np.inf)
         for start in range(0, len(self.low), AT_ONCE):
             some = slice(start, start + AT_ONCE)
-            drawn = part_low[some, None] * noise[self.low[some]] - part_high[some, None] * noise[self.high[some]]
+            drawn, taken = noise[self.low[some]], noise[self.high[some]]
+            drawn *= part_low[some, None]
+            taken *= part_high[some, None]
+            drawn -= taken
             np.maximum(largest, drawn.max(axis=0), out=largest)
         return largest
 
