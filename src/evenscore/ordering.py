@@ -233,16 +233,26 @@ def _why_not(pairs: PointPairs, rare: str) -> str:
 
 
 def _rare_words(pairs: PointPairs, told: Mask, first: OwnCurve, second: OwnCurve) -> str:
-    """Where a group's estimates are too skewed to be judged against anything; empty when they are nowhere."""
+    """Where a group's estimates are too skewed to be judged against the nearest of the other's; empty when they are nowhere."""
     outcome, weight = (sum(float(getattr(curve.view.sums, name).sum()) for curve in (first, second)) for name in ("Y", "W"))
+    silent = _silent(pairs, told, np.concatenate([first.points, second.points]))
     words = []
     for curve, start in ((first, 0), (second, len(first.points))):
-        mine = np.arange(start, start + len(curve.points))
-        compared = np.isin(mine, [pairs.low, pairs.high])
-        silent = compared & ~np.isin(mine, [pairs.low[told], pairs.high[told]])
-        if silent.any():
-            words.append((_third(pairs, ~told, mine[silent]), skewed_words(curve.view, curve.points[silent], outcome / weight)))
+        mine = np.flatnonzero(silent[start : start + len(curve.points)])
+        if len(mine) > 0:
+            third = _third(pairs, ~told, start + mine)
+            words.append((third, skewed_words(curve.view, curve.points[mine], outcome / weight)))
     return max(words)[1] if words else ""
+
+
+def _silent(pairs: PointPairs, told: Mask, points: Floats) -> Mask:
+    """Which points of both curves are not judged against the nearest point of the other, (N,)."""
+    silent = np.zeros(len(points), dtype=bool)
+    distance = points[pairs.high] - points[pairs.low]
+    for point in range(len(points)):
+        mine = np.flatnonzero((pairs.low == point) | (pairs.high == point))
+        silent[point] = len(mine) > 0 and not told[mine[np.argmin(distance[mine])]]
+    return silent
 
 
 def _third(pairs: PointPairs, untold: Mask, points: Ints) -> float:
