@@ -118,7 +118,8 @@ def ordering_test(
     """Test whether a higher score ever stands for a lower expected outcome across groups.
 
     For every pair of groups the largest of f_g(s) - f_g'(s') over s < s' is compared with what noise alone would give, each group
-    on its own grid, so that the groups' scores need not overlap.
+    on its own grid, so that the groups' scores need not overlap. Scores at which a group has too few events to tell are left out,
+    and the reason says so.
 
     Parameters
     ----------
