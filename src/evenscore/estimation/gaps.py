@@ -14,7 +14,7 @@ from evenscore.errors import OptionError
 from evenscore.estimation.comparison import Comparison, no_overlap, overlap
 from evenscore.estimation.inference import standard_errors
 from evenscore.estimation.kernels import FEW_CELLS, Smoother
-from evenscore.estimation.laws import Law
+from evenscore.estimation.laws import Law, skew
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import SideLaw
@@ -60,6 +60,11 @@ class Process:
     def z(self) -> Floats:
         """Values in standard errors, as normal quantiles that allow for few users."""
         return self.law.z(self.values)
+
+    def z_of_gap(self, gap: float, share: float, noise: Floats) -> Floats:
+        """What draws of noise, (draws, n), make of the z if there were a constant gap; share: of side a in the pooled curve."""
+        apart = self.side_a.moved(gap * (1 - share)).minus(self.side_b.moved(-gap * share))
+        return self.law.z(gap * self.shift + skew(noise, apart.skewness) * apart.se)
 
     def at(self, keep: Mask) -> Process:
         """Only these."""

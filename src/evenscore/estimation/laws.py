@@ -81,7 +81,7 @@ class Law:
 
     def deviations(self, z: Floats) -> Floats:
         """The inverse of ``z``: which deviations have these normal quantiles."""
-        z = np.broadcast_to(z, self.variance.shape)
+        z = np.asarray(z)
         u = skew(np.copysign(welch_t(np.abs(z), self.df), z), self.skewness)
         return u / np.sqrt(np.maximum(1 + self.pulled * u, LEAST)) * self.se
 

@@ -19,7 +19,7 @@ from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Ints, Mask
 
 BORROWED_EVENTS = 20.0  # events' worth of dependence within users that a side takes from elsewhere
-HALVINGS = 40  # of a limit's bracket: to 1e-12 of a rate
+HALVINGS = 30  # of a limit's bracket: to 1e-9 of a rate
 
 
 class SideLaw(Protocol):
@@ -35,15 +35,20 @@ class SideLaw(Protocol):
     def at(self, keep: Mask | Ints) -> SideLaw:
         """Only these."""
 
+    def moved(self, gap: float) -> Law:
+        """The law if all expected outcomes were higher by this."""
+
 
 @dataclass(frozen=True, slots=True)
 class RateLaw:
     """0/1 outcomes, (n,) each: with rate p the variance is p (1 - p) squares and the third cumulant p (1 - p) (1 - 2 p) cubes.
 
-    followed: how much of the third cumulant the estimated variance follows; noise: its own, as a share of the squared variance.
+    rate: around which the law is; followed: how much of the third cumulant the estimated variance follows; noise: its own, as a
+    share of the squared variance.
     """
 
     law: Law
+    rate: Floats
     squares: Floats
     cubes: Floats
     followed: Floats
@@ -51,7 +56,9 @@ class RateLaw:
 
     def at(self, keep: Mask | Ints) -> RateLaw:
         """Only these."""
-        return RateLaw(self.law.at(keep), self.squares[keep], self.cubes[keep], self.followed[keep], self.noise[keep])
+        return RateLaw(
+            self.law.at(keep), self.rate[keep], self.squares[keep], self.cubes[keep], self.followed[keep], self.noise[keep]
+        )
 
     def with_rate(self, rate: Floats) -> Law:
         """The law of the estimates if this were the rate."""
@@ -59,23 +66,34 @@ class RateLaw:
         third = rate * (1 - rate) * (1 - 2 * rate) * self.cubes
         return Law(variance, third, self.followed * third, self.noise * variance**2)
 
+    def moved(self, gap: float) -> Law:
+        """The law if all rates were higher by this."""
+        return self.with_rate(np.clip(self.rate + gap, 0, 1))
+
     def limits(self, level: Floats, z: Floats | float) -> tuple[Floats, Floats]:
-        """Score limits: rates whose own law has the estimate z away (Wilson 1927, with skewness)."""
+        """Score limits: rates whose own law has the estimate z away (Wilson 1927), with skewness or without, whichever is wider.
+
+        Of few events the lower limit is too high without, and the upper one too low with it: 0 of 60 allow 6 %.
+        """
         rate = np.clip(level, 0, 1)
         df = np.where(self.noise > 0, 2 / np.where(self.noise > 0, self.noise, 1.0), np.inf)
         far = welch_t(np.broadcast_to(z, rate.shape), df)
-        return self._bound(rate, far, np.zeros_like(rate)), self._bound(rate, far, np.ones_like(rate))
+        root = far**2 * self.squares
+        middle, width = rate + root / 2, np.sqrt(root * rate * (1 - rate) + root**2 / 4)
+        low, high = (middle - width) / (1 + root), (middle + width) / (1 + root)
+        return self._bound(rate, far, low, np.zeros_like(rate)), self._bound(rate, far, high, np.ones_like(rate))
 
-    def _bound(self, rate: Floats, far: Floats, end: Floats) -> Floats:
-        """Between the estimate and an end, by halving."""
-        near, beyond = rate, end
+    def _bound(self, rate: Floats, far: Floats, near: Floats, beyond: Floats) -> Floats:
+        """Between a limit without skewness and an end, by halving."""
+        start = near
         for _ in range(HALVINGS):
             middle = (near + beyond) / 2
             law = self.with_rate(middle)
             t = np.divide(rate - middle, law.se, out=np.zeros_like(rate), where=law.se > 0)
             inside = np.abs(unskew(follow(t, law.pulled), law.skewness)) <= far
             near, beyond = np.where(inside, middle, near), np.where(inside, beyond, middle)
-        return np.where(np.isfinite(self.squares), beyond, np.nan)
+        # A step towards the end that was never taken leaves the limit without skewness.
+        return np.where(np.isfinite(self.squares), np.where(near == start, start, beyond), np.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +105,10 @@ class NumberLaw:
     def at(self, keep: Mask | Ints) -> NumberLaw:
         """Only these."""
         return NumberLaw(self.law.at(keep))
+
+    def moved(self, gap: float) -> Law:
+        """The same: the spread of outcomes has nothing to do with their level."""
+        return self.law
 
     def limits(self, level: Floats, z: Floats | float) -> tuple[Floats, Floats]:
         """The estimate less what chance may have added."""
@@ -200,7 +222,7 @@ def rate_law(around: Around, matrix: Floats, side: Dependence, common: Floats, b
     own = side.events / (side.events + borrowed)
     within = np.maximum(own * side.between + (1 - own) * common * side.potential, 0)
     effect = 1 + np.divide(within, side.base, out=common * side.most, where=side.base > 0)
-    rho = np.clip(np.divide(within, side.potential, out=np.zeros_like(within), where=side.potential > 0), 0, 1)
+    rho = np.clip(np.divide(within, side.potential, out=common.copy(), where=side.potential > 0), 0, 1)
     # The third cumulant of a beta-binomial sum is n f (1 - f) (1 - 2 f) (1 + (n - 1) rho) (1 + (2 n - 1) rho) / (1 + rho); here
     # with the design effect, 1 + (n - 1) rho, and so 2 (effect - 1) + rho for (2 n - 1) rho.
     more = 2 * (effect - 1) / (1 + rho)
@@ -209,10 +231,11 @@ def rate_law(around: Around, matrix: Floats, side: Dependence, common: Floats, b
     rate = np.clip(around.fit, 0, 1)
     third = matrix**3 @ (around.cubes * rate * (1 - rate) * (1 - 2 * rate)) * effect * (1 + more)
     followed = own * more / (1 + more)
-    variance = side.base * effect
+    variance, weight = side.base * effect, matrix**2 @ around.view.sums.V0
     return RateLaw(
         law=Law(variance, third, followed * third, noise * variance**2),
-        squares=matrix**2 @ around.view.sums.V0 * effect,
+        rate=_ratio(matrix**2 @ (around.view.sums.V0 * rate), weight),
+        squares=weight * effect,
         cubes=matrix**3 @ around.cubes * effect * (1 + more),
         followed=followed,
         noise=noise,
@@ -257,7 +280,7 @@ class Scatter:
             skewness = _ratio(_ratio(size @ third, size @ higher.T0), row_variance**1.5)
             quarts = squares**2 @ higher.Q0
             kurtosis = _ratio(_ratio(squares**2 @ np.maximum(fourth, 0), quarts), row_variance**2)
-        effect = np.maximum(_ratio(variance, rows), 1.0)
+        effect = np.maximum(_ratio(shown, rows), 1.0)
         return cls(effective, variance, row_variance, skewness, kurtosis, cubes, _ratio(quarts, weight**2), effect)
 
     def at(self, keep: Mask | Ints) -> Scatter:

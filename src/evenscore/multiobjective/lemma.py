@@ -282,4 +282,4 @@ def _evidence(z: Floats, corr: Floats) -> Evidence:
     }
     components = tuple(Component(name, every, *tails[name], share=share) for name, share in SHARES.items())
     none = np.zeros((len(z), 0))
-    return Evidence(components, z, corr, np.ones(len(z)), none, none, np.ones(len(z)), np.ones(len(z)))
+    return Evidence(components, z, corr, none, none, np.ones(len(z)), np.ones(len(z)))

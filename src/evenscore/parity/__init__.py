@@ -380,7 +380,6 @@ def _beyond_tolerance(shown: ShownGap, p_equal: float, options: Options, rng: np
         components=(largest,),
         z=shown.values / shown.se,
         corr=corr,
-        shift=1 / shown.se,
         matrix_a=shown.matrix_a,
         matrix_b=shown.matrix_b,
         se_a=shown.side_a.law.se,

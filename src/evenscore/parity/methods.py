@@ -14,6 +14,7 @@ from evenscore.estimation.multiplicity import benjamini_hochberg, bonferroni, dr
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.smoothing import Smoothing
+from evenscore.estimation.spreads import RateLaw
 from evenscore.types import Floats
 
 CORRECTIONS = {"bonferroni": bonferroni, "holm": holm, "bh": benjamini_hochberg}
@@ -49,17 +50,36 @@ class Component:
 class Evidence:
     """All that a method looks at for one comparison.
 
-    z: (n,) observed; corr: (n, n); shift: (n,) what a gap of 1 adds to z; matrix_a, matrix_b: (n, n_cells), for joint draws.
+    z: (n,) observed; corr: (n, n); matrix_a, matrix_b: (n, n_cells), with se_a, se_b: (n,), for joint draws. processes: what z is
+    of, one after the other, and share: the weight of side a in their pooled curve, for what a gap would do.
     """
 
     components: tuple[Component, ...]
     z: Floats
     corr: Floats
-    shift: Floats
     matrix_a: Floats
     matrix_b: Floats
     se_a: Floats
     se_b: Floats
+    processes: tuple[Process, ...] = ()
+    share: float = 0.5
+
+    def z_of_gap(self, gap: float, noise: Floats) -> Floats:
+        """What draws of noise, (draws, n), make of z if there were a constant gap."""
+        start, z = 0, []
+        for process in self.processes:
+            columns = slice(start, start + len(process.values))
+            z.append(process.z_of_gap(gap, self.share, noise[:, columns]))
+            start = columns.stop
+        return np.concatenate(z, axis=1)
+
+    @property
+    def likelier(self) -> float:
+        """The sign of the gap that is easier to imagine: the smaller side nearer to one half."""
+        gap = self.processes[0]
+        small = gap.side_a if self.share < 0.5 else gap.side_b
+        rare = not isinstance(small, RateLaw) or float(np.median(small.rate)) < 0.5
+        return 1.0 if rare == (self.share < 0.5) else -1.0
 
     def statistics(self, z: Floats) -> Floats:
         """The statistic of each component, (..., n_components)."""
@@ -115,9 +135,18 @@ def gather(
     matrix_a, matrix_b = (np.concatenate([getattr(p, side) for p in processes]) for side in ("matrix_a", "matrix_b"))
     se_a, se_b = (np.concatenate([getattr(p, side).law.se for p in processes]) for side in ("side_a", "side_b"))
     z = np.concatenate([process.z for process in processes])
-    se = np.concatenate([process.se for process in processes])
-    shift = np.concatenate([process.shift for process in processes]) / se
-    return Evidence(tuple(components), z, correlation(covariance), shift, matrix_a, matrix_b, se_a, se_b)
+    weight_a, weight_b = comparison.a.total, comparison.b.total
+    return Evidence(
+        components=tuple(components),
+        z=z,
+        corr=correlation(covariance),
+        matrix_a=matrix_a,
+        matrix_b=matrix_b,
+        se_a=se_a,
+        se_b=se_b,
+        processes=tuple(processes),
+        share=weight_a / (weight_a + weight_b),
+    )
 
 
 def _stack_covariance(processes: list[Process], null: Null) -> Floats:
@@ -204,7 +233,7 @@ def correct_points(method: str, z: Floats) -> Floats:
 
 def detectable_gap(method: str, evidence: Evidence, noise: Floats, statistics: Floats, alpha: float, power: float = POWER) -> float:
     """The constant gap that the test finds with probability ``power``, by bisection on draws of the process and its statistics."""
-    few = noise[:POWER_DRAWS]
+    few, sign = noise[:POWER_DRAWS], evidence.likelier
     if method in CORRECTIONS:
         # The smallest adjusted p-value is below alpha: for Bonferroni and Holm when the largest |z| is beyond alpha / n, for
         # Benjamini-Hochberg when for some k the k-th largest is beyond k alpha / n.
@@ -213,7 +242,7 @@ def detectable_gap(method: str, evidence: Evidence, noise: Floats, statistics: F
         limits = -_normal_quantile(allowed / 2)
 
         def share(gap: float) -> float:
-            ordered = -np.sort(-np.abs(few + gap * evidence.shift), axis=1)
+            ordered = -np.sort(-np.abs(evidence.z_of_gap(sign * gap, few)), axis=1)
             return float((ordered >= limits).any(axis=1).mean())
 
     else:
@@ -225,10 +254,10 @@ def detectable_gap(method: str, evidence: Evidence, noise: Floats, statistics: F
         levels = np.sort(statistics, axis=0)[n_draws - 1 - beyond, np.arange(len(beyond))]
 
         def share(gap: float) -> float:
-            return float((evidence.statistics(few + gap * evidence.shift) > levels).any(axis=1).mean())
+            return float((evidence.statistics(evidence.z_of_gap(sign * gap, few)) > levels).any(axis=1).mean())
 
     with np.errstate(divide="ignore"):
-        low, high = 0.0, float(np.min(1 / np.abs(evidence.shift)))
+        low, high = 0.0, float(np.min(evidence.processes[0].se))
     for _ in range(60):
         if share(high) >= power:
             break
