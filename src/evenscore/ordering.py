@@ -14,22 +14,21 @@ import numpy as np
 
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import require_alpha, require_gap
-from evenscore.estimation.bandwidth import settle
-from evenscore.estimation.fitted_curves import own_covariance
-from evenscore.estimation.gaps import MIN_EFFECTIVE
-from evenscore.estimation.inference import DRAWS, PValue, draw_normal, empirical_p, seeded, small_sample
+from evenscore.estimation.gaps import MIN_EFFECTIVE, skewed_words, tame_law
+from evenscore.estimation.inference import empirical_p, seeded
 from evenscore.estimation.multiplicity import holm
 from evenscore.estimation.pairwise import GroupPair, PairwiseTest
-from evenscore.estimation.smoothing import Smoothing, unsmoothed
+from evenscore.estimation.point_pairs import OwnCurve, PointPairs, own_curves, point_pairs
+from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, join_reasons, largest
 from evenscore.tables import json_ready, label_text, number_text, values_of
 from evenscore.tallies.tally_state import Tally, require_groups
-from evenscore.tallies.view import GroupView, residual_covariance
+from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
-from evenscore.types import Floats
+from evenscore.types import Floats, Ints, Mask
 
-LEVELS = np.linspace(0.05, 0.95, 24)
 UNSHOWN = "no misordering is shown"
+CLEARLY = 0.005  # how often a pair of points would be taken to be in order beyond doubt though it is not
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +101,6 @@ class OrderingTest(PairwiseTest):
         return [*PairwiseTest._notes(self), how]
 
 
-@dataclass(frozen=True, slots=True)
-class _Grid:
-    """A group on a grid of its own: positions, estimates, what the group weighs there, covariance and smoother."""
-
-    view: GroupView
-    position: Floats
-    estimate: Floats
-    mass: Floats
-    covariance: Floats
-    matrix: Floats
-    fitted: Floats
-
-
 @in_one_thread
 def ordering_test(
     tally: Any,
@@ -132,7 +118,8 @@ def ordering_test(
     """Test whether a higher score ever stands for a lower expected outcome across groups.
 
     For every pair of groups the largest of f_g(s) - f_g'(s') over s < s' is compared with what noise alone would give, each group
-    on its own grid, so that the groups' scores need not overlap.
+    on its own grid, so that the groups' scores need not overlap. Scores at which a group has too few events to tell are left out,
+    and the reason says so.
 
     Parameters
     ----------
@@ -167,126 +154,130 @@ def ordering_test(
     require_groups(tally)
     require_gap("tolerance", tolerance)
     smoothing = Smoothing(degree, kernel, bandwidth)
-    grids = [_own_grid(view, smoothing) for view in GroupView.each(tally, weighting)]
-    chosen = list(itertools.combinations(range(len(grids)), 2))
+    curves = own_curves(GroupView.each(tally, weighting), smoothing)
+    chosen = list(itertools.combinations(range(len(curves)), 2))
     if reference is not None:
         fixed = tally.index(reference)
-        chosen = [(index, fixed) for index in range(len(grids)) if index != fixed]
-    pairs = [_test_pair(tally, (i, j), grids, alpha, tolerance or 0.0, seeded(seed, i, j)) for i, j in chosen]
+        chosen = [(index, fixed) for index in range(len(curves)) if index != fixed]
+    pairs = [_test_pair(tally, (i, j), curves, alpha, tolerance or 0.0, seeded(seed, i, j)) for i, j in chosen]
     adjusted = holm([pair.p_value for pair in pairs])
     judged = tuple(_judge(pair, float(p), alpha, tolerance) for pair, p in zip(pairs, adjusted, strict=True))
     return OrderingTest(judged, alpha, tolerance, weighting, tally.frame_kind)
 
 
-def _own_grid(view: GroupView, smoothing: Smoothing) -> _Grid | None:
-    """A group at quantiles of its scores; None when nowhere enough users are near."""
-    sums = view.sums
-    if view.n_rows == 0:
-        return None
-    if unsmoothed(view.lattice, sums):
-        points, mass = sums.position[sums.W > 0], sums.W[sums.W > 0]
-    else:
-        points, counts = np.unique(view.quantiles(LEVELS), return_counts=True)
-        mass = counts.astype(np.float64)
-        smoothing = settle(smoothing, [view])
-    smooth = smoothing.smoother(view, points)
-    effective = view.effective_users(smooth.matrix)
-    covariance = own_covariance(view, smooth, effective)
-    with np.errstate(invalid="ignore"):
-        keep = effective >= MIN_EFFECTIVE
-    if not keep.any():
-        return None
-    scaled = smooth.matrix * small_sample(effective)[:, None]
-    return _Grid(
-        view=view,
-        position=points[keep],
-        estimate=smooth.curve(sums.Y, sums.tilt)[keep],
-        mass=mass[keep] / mass[keep].sum(),
-        covariance=covariance[np.ix_(keep, keep)],
-        matrix=scaled[keep],
-        fitted=(scaled * smooth.local_fit(sums.Y))[keep],
-    )
-
-
 def _test_pair(
-    tally: Tally, pair: tuple[int, int], grids: list[_Grid | None], alpha: float, tolerance: float, rng: np.random.Generator
+    tally: Tally, pair: tuple[int, int], curves: list[OwnCurve | None], alpha: float, tolerance: float, rng: np.random.Generator
 ) -> OrderingPair:
     """One pair of groups, before adjustment."""
     a, b = (tally.groups[index] for index in pair)
-    first, second = (grids[index] for index in pair)
+    first, second = (curves[index] for index in pair)
     if first is None or second is None:
         few = label_text(a if first is None else b)
         return OrderingPair(a, b, reason=f"{few} has nowhere {MIN_EFFECTIVE} effective users")
-    n = len(first.position)
-    covariance = np.zeros((n + len(second.position),) * 2)
-    covariance[:n, :n], covariance[n:, n:] = first.covariance, second.covariance
-    shared = first.view.shared_pairs(second.view)
-    if shared is not None:
-        block = residual_covariance(shared, first.matrix, first.fitted, second.matrix, second.fitted)
-        covariance[:n, n:], covariance[n:, :n] = block, block.T
-    noise = draw_normal(covariance, rng, DRAWS)
-    below = first.position[:, None] < second.position[None, :]
-    above = first.position[:, None] > second.position[None, :]
-    sign = below.astype(np.float64) - above  # f_a(s) - f_b(s') counts where s < s', its negative where s > s'
-    differences = sign * (first.estimate[:, None] - second.estimate[None, :])
-    var = np.diag(covariance)
-    variance = var[:n, None] + var[None, n:] - 2 * covariance[:n, n:]
-    comparable = (sign != 0) & (variance > 1e-12 * max(float(variance.max()), 1e-300))
-    mass = first.mass[:, None] * second.mass[None, :]
-    if not comparable.any():
-        reason = "there are no two different scores to compare" if not (sign != 0).any() else "the outcomes do not vary"
-        return OrderingPair(a, b, reason=reason)
-    se = np.sqrt(np.where(comparable, variance, 1.0))
-    weights = np.where(comparable, sign / se, 0.0)
-    maxima = np.full(DRAWS, -np.inf)
-    for row, of_first in enumerate(noise.T[:n]):
-        mine = comparable[row]
-        if mine.any():
-            differs = (of_first - noise.T[n:][mine]) * weights[row, mine, None]
-            np.maximum(maxima, differs.max(axis=0), out=maxima)
-    excess = np.where(comparable, (differences - tolerance) / se, -np.inf)
-    statistic = float(excess.max())
-    p = empirical_p(maxima, statistic, lambda z: _bound(z, int(comparable.sum()))) if statistic > 0 else PValue(1.0, "draws")
+    pairs = point_pairs(first, second)
+    told = tame_law(pairs.law, pairs.varies)
+    rare = _rare_words(pairs, told, first, second)
+    if not told.any():
+        return OrderingPair(a, b, reason=_why_not(pairs, rare))
+    judged = pairs.at(told)
+    beyond = judged.beyond(tolerance)
+    close = _close(judged, tolerance)
+    maxima = close.maxima(rng)
     critical = float(np.quantile(maxima, 1 - alpha))
-    lower, upper = differences - critical * se, differences + critical * se
-    ordered = mass[sign != 0].sum()
-    worst = np.unravel_index(int(np.argmax(excess)), excess.shape)
-    low_is_a = bool(below[worst])
-    scores = tally.lattice.to_score(np.array([first.position[worst[0]], second.position[worst[1]]]))
-    inside = bool((upper[comparable] < tolerance).all()) if tolerance > 0 else False
+    worst = int(np.argmax(beyond))
+    low, high = int(judged.low[worst]), int(judged.high[worst])
+    scores = tally.lattice.to_score(np.concatenate([first.points, second.points]))
+    low_is_a = low < len(first.points)
     return OrderingPair(
         a,
         b,
-        p_value=p.value,
-        misordered_share=float(mass[(sign != 0) & (differences > 0)].sum() / ordered),
-        at_least=float(mass[comparable & (lower > tolerance)].sum() / ordered),
-        worst=float(differences[worst]),
+        p_value=_p_value(maxima, float(beyond[worst]), len(close.low)),
+        misordered_share=float(pairs.mass[pairs.values > 0].sum()),
+        at_least=float(judged.mass[beyond > max(critical, 0.0)].sum()),
+        worst=float(judged.values[worst]),
         low_group=a if low_is_a else b,
-        low_score=float(scores[0 if low_is_a else 1]),
+        low_score=float(scores[low]),
         high_group=b if low_is_a else a,
-        high_score=float(scores[1 if low_is_a else 0]),
-        verdict=PARITY if inside else INCONCLUSIVE,
+        high_score=float(scores[high]),
+        # Also where the test cannot judge: a side without events is not shown to have none.
+        verdict=PARITY if tolerance > 0 and bool((pairs.limits(critical)[1] < tolerance).all()) else INCONCLUSIVE,
+        reason=rare,
     )
 
 
-def _bound(z: float, n: int) -> float:
-    """Bonferroni over the comparisons, for the far tail."""
+def _close(judged: PointPairs, tolerance: float) -> PointPairs:
+    """The pairs of points that are not clearly in order.
+
+    Where the curve rises a far higher score is worth more beyond doubt, and no noise will turn the two round. Leaving such pairs
+    out adds at most CLEARLY to the level (Romano, Shaikh and Wolf 2014).
+    """
     from scipy import special
 
-    return min(1.0, n * float(special.ndtr(-z)))
+    close = ~judged.at_most(tolerance, -float(special.ndtri(CLEARLY / len(judged.low))))
+    return judged.at(close) if close.any() else judged
+
+
+def _p_value(maxima: Floats, statistic: float, n_pairs: int) -> float:
+    """How often noise alone gives as much; far out Bonferroni's bound over the pairs of points."""
+    from scipy import special
+
+    if not statistic > 0:
+        return 1.0
+    return empirical_p(maxima, statistic, lambda z: min(1.0, n_pairs * float(special.ndtr(-z)))).value
+
+
+def _why_not(pairs: PointPairs, rare: str) -> str:
+    """Why nothing can be judged."""
+    if len(pairs.low) == 0:
+        return "there are no two different scores to compare"
+    return rare if pairs.varies.any() else "the outcomes do not vary"
+
+
+def _rare_words(pairs: PointPairs, told: Mask, first: OwnCurve, second: OwnCurve) -> str:
+    """Where a group's estimates are too skewed to be judged against the nearest of the other's; empty when they are nowhere."""
+    outcome, weight = (sum(float(getattr(curve.view.sums, name).sum()) for curve in (first, second)) for name in ("Y", "W"))
+    silent = _silent(pairs, told, np.concatenate([first.points, second.points]))
+    words = []
+    for curve, start in ((first, 0), (second, len(first.points))):
+        mine = np.flatnonzero(silent[start : start + len(curve.points)])
+        if len(mine) > 0:
+            third = _third(pairs, ~told, start + mine)
+            words.append((third, skewed_words(curve.view, curve.points[mine], outcome / weight)))
+    return max(words)[1] if words else ""
+
+
+def _silent(pairs: PointPairs, told: Mask, points: Floats) -> Mask:
+    """Which points of both curves are not judged against the nearest point of the other, (N,)."""
+    silent = np.zeros(len(points), dtype=bool)
+    distance = points[pairs.high] - points[pairs.low]
+    for point in range(len(points)):
+        mine = np.flatnonzero((pairs.low == point) | (pairs.high == point))
+        silent[point] = len(mine) > 0 and not told[mine[np.argmin(distance[mine])]]
+    return silent
+
+
+def _third(pairs: PointPairs, untold: Mask, points: Ints) -> float:
+    """How much these points add to the skewness of differences that cannot be judged."""
+    low, high = untold & np.isin(pairs.low, points), untold & np.isin(pairs.high, points)
+    return float(np.abs(pairs.null_low.third[low]).sum() + np.abs(pairs.null_high.third[high]).sum())
 
 
 def _judge(pair: OrderingPair, p_adjusted: float, alpha: float, tolerance: float | None) -> OrderingPair:
     if np.isnan(pair.p_value):
         return pair
+    verdict = DISPARITY if p_adjusted <= alpha else pair.verdict
+    reason = "; ".join(filter(None, [pair.reason, _shown(pair, verdict, tolerance)]))
+    return replace(pair, p_adjusted=p_adjusted, verdict=verdict, reason=reason)
+
+
+def _shown(pair: OrderingPair, verdict: str, tolerance: float | None) -> str:
+    """What a verdict rests on."""
     low, high = label_text(pair.low_group), label_text(pair.high_group)
-    if p_adjusted <= alpha:
-        reason = (
+    if verdict == DISPARITY:
+        return (
             f"the expected outcome of {low} at score {number_text(pair.low_score)} is {number_text(pair.worst)} above that of "
             f"{high} at the higher score {number_text(pair.high_score)}; at least {pair.at_least:.1%} of pairs are misordered"
         )
-        return replace(pair, p_adjusted=p_adjusted, verdict=DISPARITY, reason=reason)
-    if pair.verdict == PARITY:
-        reason = f"for {low} and {high} no misordering beyond {tolerance:g} is compatible with the data"
-        return replace(pair, p_adjusted=p_adjusted, reason=reason)
-    return replace(pair, p_adjusted=p_adjusted, reason=f"no misordering of {low} and {high} is shown")
+    if verdict == PARITY:
+        return f"for {low} and {high} no misordering beyond {tolerance:g} is compatible with the data"
+    return f"no misordering of {low} and {high} is shown"

@@ -19,7 +19,7 @@ from evenscore.estimation.nulls import Null
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import SideLaw
 from evenscore.tallies.tally_state import Tally
-from evenscore.tallies.view import quantiles
+from evenscore.tallies.view import GroupView, quantiles
 from evenscore.types import Floats, Mask
 
 MIN_EFFECTIVE = 10  # a point with fewer effective users on a side is left out
@@ -265,9 +265,24 @@ def tame(process: Process, able: Mask) -> Mask:
     Where points with a skewness up to .6 exist (three expected events of a rare outcome), others only dilute what they show; up to
     1 (one expected event) the expansion holds well enough to judge by, and beyond nothing can be said.
     """
-    size = np.abs(process.law.skewness)
+    return tame_law(process.law, able)
+
+
+def tame_law(law: Law, able: Mask) -> Mask:
+    """The same for any values, by their law."""
+    size = np.abs(law.skewness)
     for limit in SKEWNESS:
         told = able & (size <= limit)
         if told.any():
             return told
     return np.zeros_like(able)
+
+
+def skewed_words(view: GroupView, points: Floats, rate: float) -> str:
+    """That a side's estimates at these points are too skewed to be judged; rate: of 0/1 outcomes, of all that are compared."""
+    low, high = view.lattice.to_score(points[[0, -1]])
+    where = f"at scores from {low:.3g} to {high:.3g}" if low < high else f"at score {low:.3g}"
+    if not view.tally.binary:
+        return f"outcomes too skewed for so few users of {view.name} {where}"
+    rare = "events" if rate < 0.5 else "outcomes of 0"
+    return f"fewer than {round(SKEWNESS[0] ** -2)} expected {rare} in {view.name} {where}"

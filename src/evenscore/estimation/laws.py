@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from evenscore.estimation.inference import welch_t, welch_z
-from evenscore.types import Floats, Mask
+from evenscore.types import Floats, Ints, Mask
 
 NORMAL = 1e6  # degrees of freedom from which nobody can tell Student from Gauss
 LEAST = 0.04  # of a variance: the expansion does not reach further, where a standard error would be five times too small
@@ -65,7 +65,7 @@ class Law:
         size = self.se**3
         return np.divide(cumulant, size, out=np.zeros_like(size), where=size > 0)
 
-    def at(self, keep: Mask) -> Law:
+    def at(self, keep: Mask | Ints) -> Law:
         """Only these."""
         return Law(*(getattr(self, field.name)[keep] for field in fields(self)))
 

@@ -16,6 +16,7 @@ from evenscore.estimation.spreads import (
     BORROWED_EVENTS,
     Around,
     Dependence,
+    NumberLaw,
     Scatter,
     SideLaw,
     alike_pairs,
@@ -100,8 +101,8 @@ def _of_rates(null: Null, matrix_a: Floats, effective_a: Floats, matrix_b: Float
     # How estimates go together: as the residuals do, and as rows of a user that are equally correlated would, by how many events
     # there are to tell. Either is a covariance, so their mixture is one.
     share, rho = float(min(np.median(own_a), np.median(own_b))), float(np.median(common))
-    block_a = _mixed(null.a, matrix_a, share, rho)
-    block_b = _mixed(null.b, matrix_b, share, rho)
+    block_a = matrix_a @ mixed_cells(null.a, share, rho) @ matrix_a.T
+    block_b = matrix_b @ mixed_cells(null.b, share, rho) @ matrix_b.T
     cross = None
     if null.shared is not None and null.shared_alike is not None:
         # What one group's rows win may be what the other's lose, so that this correlation has a sign.
@@ -110,31 +111,37 @@ def _of_rates(null: Null, matrix_a: Floats, effective_a: Floats, matrix_b: Float
     return _dispersion(side_a, block_a, effective_a, side_b, block_b, effective_b, cross)
 
 
-def _mixed(around: Around, matrix: Floats, share: float, rho: float) -> Floats:
+def mixed_cells(around: Around, share: float, rho: float) -> Floats:
+    """Residual pairs of 0/1 outcomes: the share of them that is seen, the rest of rows that are equally correlated."""
     assert around.known is not None and around.alike is not None
     cells = share * around.residual + (1 - share) * rho * around.alike
     cells[np.diag_indices(len(cells))] += (1 - share) * (1 - rho) * around.known
-    return np.asarray(matrix @ cells @ matrix.T)
+    return cells
 
 
 def _of_numbers(null: Null, matrix_a: Floats, effective_a: Floats, matrix_b: Floats, effective_b: Floats) -> Dispersion:
     """Other outcomes: each side's variance per user, moved towards that of both together by how little it can tell."""
     a, b = Scatter.of(null.a, matrix_a, effective_a), Scatter.of(null.b, matrix_b, effective_b)
-    skewness, kurtosis = pooled_shape(a, b)
-    df_a, df_b = 2 / a.uncertainty(kurtosis), 2 / b.uncertainty(kurtosis)
-    own_a, own_b = df_a / (df_a + BORROWED_DF), df_b / (df_b + BORROWED_DF)
-    user_a, user_b = a.variance * effective_a, b.variance * effective_b
-    common = (df_a * user_a + df_b * user_b) / (df_a + df_b)
-    new_a, new_b = (
-        np.divide(own * user + (1 - own) * common, effective, out=np.zeros_like(common), where=effective > 0)
-        for own, user, effective in ((own_a, user_a, effective_a), (own_b, user_b, effective_b))
-    )
-    own_a, own_b = np.where(new_a < a.variance, 1.0, own_a), np.where(new_b < b.variance, 1.0, own_b)
-    new_a, new_b = np.maximum(new_a, a.variance), np.maximum(new_b, b.variance)
-    side_a, side_b = number_law(a, new_a, own_a, skewness, kurtosis), number_law(b, new_b, own_b, skewness, kurtosis)
+    side_a, side_b = borrowed_laws(a, b)
     block_a, block_b = matrix_a @ null.a.residual @ matrix_a.T, matrix_b @ null.b.residual @ matrix_b.T
     cross = None if null.shared is None else matrix_a @ null.shared @ matrix_b.T
     return _dispersion(side_a, block_a, effective_a, side_b, block_b, effective_b, cross)
+
+
+def borrowed_laws(a: Scatter, b: Scatter) -> tuple[NumberLaw, NumberLaw]:
+    """The laws of two sides, each with more variance where it can tell little and both together show more."""
+    skewness, kurtosis = pooled_shape(a, b)
+    df_a, df_b = 2 / a.uncertainty(kurtosis), 2 / b.uncertainty(kurtosis)
+    own_a, own_b = df_a / (df_a + BORROWED_DF), df_b / (df_b + BORROWED_DF)
+    user_a, user_b = a.variance * a.effective, b.variance * b.effective
+    common = (df_a * user_a + df_b * user_b) / (df_a + df_b)
+    new_a, new_b = (
+        np.divide(own * user + (1 - own) * common, effective, out=np.zeros_like(common), where=effective > 0)
+        for own, user, effective in ((own_a, user_a, a.effective), (own_b, user_b, b.effective))
+    )
+    own_a, own_b = np.where(new_a < a.variance, 1.0, own_a), np.where(new_b < b.variance, 1.0, own_b)
+    new_a, new_b = np.maximum(new_a, a.variance), np.maximum(new_b, b.variance)
+    return number_law(a, new_a, own_a, skewness, kurtosis), number_law(b, new_b, own_b, skewness, kurtosis)
 
 
 def _dispersion(

@@ -7,7 +7,7 @@ have in common must be estimated. Other outcomes show their variance themselves,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ from evenscore.estimation.inference import small_sample, welch_t
 from evenscore.estimation.laws import Law, follow, unskew
 from evenscore.tallies.pairs import PairMatrices
 from evenscore.tallies.view import GroupView
-from evenscore.types import Floats, Mask
+from evenscore.types import Floats, Ints, Mask
 
 BORROWED_EVENTS = 20.0  # events' worth of dependence within users that a side takes from elsewhere
 HALVINGS = 30  # of a limit's bracket: to 1e-9 of a rate
@@ -32,7 +32,7 @@ class SideLaw(Protocol):
     def limits(self, level: Floats, z: Floats | float) -> tuple[Floats, Floats]:
         """The smallest and the largest expected outcome that these estimates are within z normal quantiles of."""
 
-    def at(self, keep: Mask) -> SideLaw:
+    def at(self, keep: Mask | Ints) -> SideLaw:
         """Only these."""
 
     def moved(self, gap: float) -> Law:
@@ -54,7 +54,7 @@ class RateLaw:
     followed: Floats
     noise: Floats
 
-    def at(self, keep: Mask) -> RateLaw:
+    def at(self, keep: Mask | Ints) -> RateLaw:
         """Only these."""
         return RateLaw(
             self.law.at(keep), self.rate[keep], self.squares[keep], self.cubes[keep], self.followed[keep], self.noise[keep]
@@ -102,7 +102,7 @@ class NumberLaw:
 
     law: Law
 
-    def at(self, keep: Mask) -> NumberLaw:
+    def at(self, keep: Mask | Ints) -> NumberLaw:
         """Only these."""
         return NumberLaw(self.law.at(keep))
 
@@ -151,10 +151,12 @@ def rate_spread(rate: Floats) -> Floats:
     return np.asarray(inside * (1 - inside))
 
 
-def alike_pairs(pairs: PairMatrices, spread: Floats) -> Floats:
-    """The residual pair matrix if all rows of a user deviated by the same number of standard deviations."""
-    deviation = np.sqrt(spread)
-    return pairs.ww * np.outer(deviation, deviation)
+def alike_pairs(pairs: PairMatrices, spread: Floats, other: Floats | None = None) -> Floats:
+    """The residual pair matrix if all rows of a user deviated by the same number of standard deviations.
+
+    spread, other: of the rows on either side, the same when there is one side.
+    """
+    return pairs.ww * np.outer(np.sqrt(spread), np.sqrt(spread if other is None else other))
 
 
 def effective_users(view: GroupView, matrix: Floats) -> Floats:
@@ -280,6 +282,10 @@ class Scatter:
             kurtosis = _ratio(_ratio(squares**2 @ np.maximum(fourth, 0), quarts), row_variance**2)
         effect = np.maximum(_ratio(shown, rows), 1.0)
         return cls(effective, variance, row_variance, skewness, kurtosis, cubes, _ratio(quarts, weight**2), effect)
+
+    def at(self, keep: Mask | Ints) -> Scatter:
+        """Only these."""
+        return Scatter(*(getattr(self, field.name)[keep] for field in fields(self)))
 
     def uncertainty(self, kurtosis: Floats) -> Floats:
         """The variance of the estimated variance over its square: (kurtosis - 1) / n for rows, 2 / (n - 1) for many users."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from evenscore.estimation.bandwidth import narrow_words
 from evenscore.estimation.comparison import Comparison
-from evenscore.estimation.gaps import MIN_EFFECTIVE, SKEWNESS, Process, enough_users
+from evenscore.estimation.gaps import MIN_EFFECTIVE, Process, enough_users, skewed_words
 from evenscore.estimation.pairwise import not_shown
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
@@ -71,12 +71,7 @@ def rare_words(comparison: Comparison, process: Process, points: Floats, skewed:
         return ""
     thirds = [np.abs(law.law.third[skewed]).sum() for law in (process.side_a, process.side_b)]
     side = comparison.sides[int(np.argmax(thirds))]
-    low, high = side.lattice.to_score(points[skewed][[0, -1]])
-    where = f"at scores from {low:.3g} to {high:.3g}" if low < high else f"at score {low:.3g}"
-    if not side.tally.binary:
-        return f"outcomes too skewed for so few users of {side.name} {where}"
-    rare = "events" if comparison.outcome.sum() * 2 < comparison.weight.sum() else "outcomes of 0"
-    return f"fewer than {round(SKEWNESS[0] ** -2)} expected {rare} in {side.name} {where}"
+    return skewed_words(side, points[skewed], float(comparison.outcome.sum() / comparison.weight.sum()))
 
 
 def too_coarse_words(tally: Tally, smoothing: Smoothing) -> str:

@@ -1,0 +1,220 @@
+"""Curves of two groups, each at points of its own, and all differences between a point of one and a higher point of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from evenscore.estimation.bands import Differences
+from evenscore.estimation.bandwidth import settle
+from evenscore.estimation.fitted_curves import within_users
+from evenscore.estimation.gaps import MIN_EFFECTIVE, ROUNDING
+from evenscore.estimation.inference import DRAWS, correlation, draw_normal
+from evenscore.estimation.laws import Law
+from evenscore.estimation.nulls import borrowed_laws, mixed_cells
+from evenscore.estimation.smoothing import Smoothing, unsmoothed
+from evenscore.estimation.spreads import (
+    BORROWED_EVENTS,
+    Around,
+    Dependence,
+    RateLaw,
+    Scatter,
+    SideLaw,
+    alike_pairs,
+    effective_users,
+    rate_law,
+    rate_spread,
+)
+from evenscore.tallies.pairs import PairMatrices
+from evenscore.tallies.view import GroupView
+from evenscore.types import Floats, Ints, Mask
+
+LEVELS = np.linspace(0.05, 0.95, 24)
+HALF_EVENT = 0.5  # what is added where residuals are taken from a rate of 0: a side without events could have had some
+AT_ONCE = 8  # pairs of points whose draws fit into a processor's cache
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCurve:
+    """A group's curve at n points of its own.
+
+    points, mass, level: (n,), positions on the axis, what the group weighs there, and the curve; matrix: (n, n_cells), what makes
+    it of outcome sums; around: the group's cells around its curve; scatter: how 0/1 outcomes (RateLaw) or others (Scatter) make
+    the curve vary; share, rho: how much of a user's dependence rests on what the group shows itself, and what else it is.
+    """
+
+    view: GroupView
+    points: Floats
+    mass: Floats
+    level: Floats
+    matrix: Floats
+    around: Around
+    scatter: RateLaw | Scatter
+    share: float
+    rho: float
+
+    def cells(self, share: float) -> Floats:
+        """The residual pairs that covariances are made of, (n_cells, n_cells)."""
+        return self.around.residual if self.around.known is None else mixed_cells(self.around, share, self.rho)
+
+
+def own_curves(views: Sequence[GroupView], smoothing: Smoothing) -> list[OwnCurve | None]:
+    """The curve of each group at quantiles of its scores; None when nowhere enough users are near."""
+    rho = within_users([view for view in views if view.n_rows > 0])
+    return [_own_curve(view, smoothing, rho) if view.n_rows > 0 else None for view in views]
+
+
+def _own_curve(view: GroupView, smoothing: Smoothing, rho: float) -> OwnCurve | None:
+    sums = view.sums
+    if unsmoothed(view.lattice, sums):
+        points, mass = sums.position[sums.W > 0], sums.W[sums.W > 0]
+    else:
+        points, counts = np.unique(view.quantiles(LEVELS), return_counts=True)
+        mass = counts.astype(np.float64)
+        smoothing = settle(smoothing, [view])
+    smooth = smoothing.smoother(view, points)
+    effective = effective_users(view, smooth.matrix)
+    keep = effective >= MIN_EFFECTIVE
+    if not keep.any():
+        return None
+    level = smooth.curve(sums.Y, sums.tilt)[keep] + view.tally.centre
+    fit, matrix, share = smoothing.fit_at(view), smooth.matrix[keep], 1.0
+    scatter: RateLaw | Scatter
+    if view.tally.binary:
+        level, least = np.clip(level, 0, 1), HALF_EVENT / view.n_users
+        around = Around.of(view, np.clip(fit, least, 1 - least))
+        depend = Dependence.of(around, matrix, effective[keep])
+        scatter, own = rate_law(around, matrix, depend, np.full(len(matrix), rho), BORROWED_EVENTS)
+        share = float(np.median(own))
+    else:
+        around = Around.of(view, fit)
+        scatter = Scatter.of(around, matrix, effective[keep])
+    return OwnCurve(view, points[keep], mass[keep] / mass[keep].sum(), level, matrix, around, scatter, share, rho)
+
+
+@dataclass(frozen=True, slots=True)
+class PointPairs(Differences):
+    """Two curves end to end, N points, and n pairs of a point of one and a higher one of the other: the lower minus the higher.
+
+    low, high: (n,), which points; mass: (n,), the share of pairs of people; law: how the differences are distributed if both points
+    have one expected outcome, null_low, null_high: and each of the two; corr: how the N estimates go together, (N, N).
+    """
+
+    low: Ints
+    high: Ints
+    mass: Floats
+    law: Law
+    null_low: Law
+    null_high: Law
+    corr: Floats
+
+    @property
+    def varies(self) -> Mask:
+        """Where outcomes vary beyond rounding, (n,)."""
+        return np.asarray(self.law.variance > ROUNDING * self.law.variance.max(initial=1e-300))
+
+    def beyond(self, tolerance: float) -> Floats:
+        """How far each difference is above what is tolerated, in normal quantiles, (n,).
+
+        Without a tolerance, as if both points had one expected outcome: of 0/1 outcomes a score test of two rates.
+        """
+        if tolerance == 0:
+            return self.law.z(self.values)
+        wrong = self.values > tolerance
+        far = np.zeros(len(wrong))
+        far[wrong] = self.at(wrong).excess(tolerance)
+        return far
+
+    def at(self, keep: Mask) -> PointPairs:
+        """Only these pairs."""
+        kept = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "corr"}
+        return replace(self, **{name: value.at(keep) if hasattr(value, "at") else value[keep] for name, value in kept.items()})
+
+    def at_most(self, tolerance: float, z: float) -> Mask:
+        """Which differences are shown to be less than the tolerance, at z normal quantiles."""
+        return np.asarray(self.law.z(self.values) < -z if tolerance == 0 else self.limits(z)[1] < tolerance)
+
+    def maxima(self, rng: np.random.Generator) -> Floats:
+        """The largest of all differences, in standard errors, in draws of both curves without a difference; (DRAWS,)."""
+        noise = np.ascontiguousarray(draw_normal(self.corr, rng, DRAWS).T)
+        part_low, part_high = self.null_low.se / self.law.se, self.null_high.se / self.law.se
+        largest = np.full(DRAWS, -np.inf)
+        for start in range(0, len(self.low), AT_ONCE):
+            some = slice(start, start + AT_ONCE)
+            drawn, taken = noise[self.low[some]], noise[self.high[some]]
+            drawn *= part_low[some, None]
+            taken *= part_high[some, None]
+            drawn -= taken
+            np.maximum(largest, drawn.max(axis=0), out=largest)
+        return largest
+
+
+def point_pairs(a: OwnCurve, b: OwnCurve) -> PointPairs:
+    """All pairs of a point of one and a higher point of the other; the first points are those of a."""
+    points = np.concatenate([a.points, b.points])
+    of_b = np.arange(len(points)) >= len(a.points)
+    low, high = np.nonzero((points[:, None] < points[None, :]) & (of_b[:, None] != of_b[None, :]))
+    level, mass = np.concatenate([a.level, b.level]), np.concatenate([a.mass, b.mass])
+    corr = correlation(_joint_covariance(a, b))
+    together = np.clip(corr[low, high], -1, 1)
+    scatter = _end_to_end(a.scatter, b.scatter)
+    side_low: SideLaw
+    side_high: SideLaw
+    if isinstance(scatter, RateLaw):
+        side_low, side_high = scatter.at(low), scatter.at(high)
+        rate = _common_rate(level[low], side_low, level[high], side_high)
+        null_low, null_high = side_low.with_rate(rate), side_high.with_rate(rate)
+    else:
+        side_low, side_high = borrowed_laws(scatter.at(low), scatter.at(high))
+        null_low, null_high = side_low.law, side_high.law
+    return PointPairs(
+        values=level[low] - level[high],
+        level_a=level[low],
+        level_b=level[high],
+        side_a=side_low,
+        side_b=side_high,
+        together=together,
+        low=low,
+        high=high,
+        mass=mass[low] * mass[high] / max(float((mass[low] * mass[high]).sum()), 1e-300),
+        law=null_low.minus(null_high, together * null_low.se * null_high.se),
+        null_low=null_low,
+        null_high=null_high,
+        corr=corr,
+    )
+
+
+def _common_rate(low: Floats, side_low: RateLaw, high: Floats, side_high: RateLaw) -> Floats:
+    """The one rate that two estimates speak for, each as much as it would be precise with that rate."""
+    return np.asarray((low * side_high.squares + high * side_low.squares) / (side_low.squares + side_high.squares))
+
+
+def _joint_covariance(a: OwnCurve, b: OwnCurve) -> Floats:
+    """Of the estimates of both, (N, N): as residuals go together, and as a user's rows would, by how many events can tell."""
+    n, share = len(a.points), min(a.share, b.share)
+    joint = np.zeros((n + len(b.points),) * 2)
+    joint[:n, :n] = a.matrix @ a.cells(share) @ a.matrix.T
+    joint[n:, n:] = b.matrix @ b.cells(share) @ b.matrix.T
+    shared = a.view.shared_pairs(b.view)
+    if shared is not None:
+        joint[:n, n:] = a.matrix @ _shared_cells(a, b, shared, share) @ b.matrix.T
+        joint[n:, :n] = joint[:n, n:].T
+    return joint
+
+
+def _shared_cells(a: OwnCurve, b: OwnCurve, shared: PairMatrices, share: float) -> Floats:
+    seen = shared.residual(a.around.fit, b.around.fit)
+    if a.around.known is None:
+        return seen
+    alike = alike_pairs(shared, rate_spread(a.around.fit), rate_spread(b.around.fit))
+    return share * seen + (1 - share) * a.rho * alike
+
+
+def _end_to_end(one: Any, other: Any) -> Any:
+    """Two records of arrays as one, the second after the first."""
+    if isinstance(one, np.ndarray):
+        return np.concatenate([one, other])
+    return replace(one, **{field.name: _end_to_end(getattr(one, field.name), getattr(other, field.name)) for field in fields(one)})
