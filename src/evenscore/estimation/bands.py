@@ -11,7 +11,7 @@ from evenscore.estimation.inference import correlation, draw_normal, small_sampl
 from evenscore.estimation.kernels import Smoother
 from evenscore.estimation.nulls import Dispersion, Null
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.estimation.spreads import NumberLaw, SideLaw, scaled_law
+from evenscore.estimation.spreads import NumberLaw, SideLaw, scaled_law, score_error
 from evenscore.tallies.view import GroupView, residual_covariance
 from evenscore.types import Floats, Mask
 
@@ -21,25 +21,61 @@ STEPS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class ShownGap:
-    """The curve of side a minus that of side b at n points, with what is known about it.
+class GapLimits:
+    """Differences of two sides' estimates and their limits, (n,) each.
 
-    values, se, effective_a, effective_b: (n,); level_a, level_b: the curves (n,), matrix_a, matrix_b: (n, n_cells), what makes them
-    of outcome sums; side_a, side_b: how they are distributed; together: the correlation of the two, of users that both have, (n,);
-    corr: how the gaps go together, (n, n).
+    values: level_a - level_b; side_a, side_b: how each is distributed; together: their correlation, of users that both have.
     """
 
     values: Floats
-    se: Floats
-    effective_a: Floats
-    effective_b: Floats
     level_a: Floats
     level_b: Floats
-    matrix_a: Floats
-    matrix_b: Floats
     side_a: SideLaw
     side_b: SideLaw
     together: Floats
+
+    def limits(self, z: Floats | float) -> tuple[Floats, Floats]:
+        """Limits of each gap at z normal quantiles: those of the two sides put together (Newcombe 1998, Zou and Donner 2008)."""
+        if isinstance(self.side_a, NumberLaw):
+            shared = self.together * self.side_a.law.se * self.side_b.law.se
+            both = NumberLaw(self.side_a.law.minus(self.side_b.law, shared))
+            return both.limits(self.values, z)
+        (low_a, high_a), (low_b, high_b) = self.side_a.limits(self.level_a, z), self.side_b.limits(self.level_b, z)
+        below = _joined(self.level_a - low_a, high_b - self.level_b, self.together)
+        above = _joined(high_a - self.level_a, self.level_b - low_b, self.together)
+        return self.values - below, self.values + above
+
+    @property
+    def errors(self) -> Floats:
+        """Standard errors: half the distance of the limits at one normal quantile, so that a rate without an event has one."""
+        low, high = self.limits(1.0)
+        return (high - low) / 2
+
+    def excess(self, tolerance: float) -> Floats:
+        """How far beyond the tolerance each gap is, in normal quantiles: where its limit reaches it; 0 for a gap within."""
+        near, far = np.zeros_like(self.values), np.full_like(self.values, FARTHEST)
+        above = self.values > 0
+        for _ in range(STEPS):
+            middle = (near + far) / 2
+            low, high = self.limits(middle)
+            beyond = np.where(above, low > tolerance, high < -tolerance)
+            near, far = np.where(beyond, middle, near), np.where(beyond, far, middle)
+        return np.where(np.abs(self.values) > tolerance, near, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownGap(GapLimits):
+    """The curve of side a minus that of side b at n points, with what is known about it.
+
+    se, effective_a, effective_b: (n,); matrix_a, matrix_b: (n, n_cells), what makes the curves of outcome sums; corr: how the gaps
+    go together, (n, n).
+    """
+
+    se: Floats
+    effective_a: Floats
+    effective_b: Floats
+    matrix_a: Floats
+    matrix_b: Floats
     corr: Floats
 
     @property
@@ -54,17 +90,6 @@ class ShownGap:
         rest = {name: value[keep] for name, value in kept.items()}
         return ShownGap(**rest, corr=corr[np.ix_(keep, keep)], side_a=side_a.at(keep), side_b=side_b.at(keep))
 
-    def limits(self, z: Floats | float) -> tuple[Floats, Floats]:
-        """Limits of each gap at z normal quantiles: those of the two sides put together (Newcombe 1998, Zou and Donner 2008)."""
-        if isinstance(self.side_a, NumberLaw):
-            shared = self.together * self.side_a.law.se * self.side_b.law.se
-            both = NumberLaw(self.side_a.law.minus(self.side_b.law, shared))
-            return both.limits(self.values, z)
-        (low_a, high_a), (low_b, high_b) = self.side_a.limits(self.level_a, z), self.side_b.limits(self.level_b, z)
-        below = _joined(self.level_a - low_a, high_b - self.level_b, self.together)
-        above = _joined(high_a - self.level_a, self.level_b - low_b, self.together)
-        return self.values - below, self.values + above
-
     def band(self, alpha: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Limits of all gaps at once."""
         known = self.is_known
@@ -74,17 +99,6 @@ class ShownGap:
             lower, upper = self.limits(float(np.quantile(maxima, 1 - alpha)))
             low[known], high[known] = lower[known], upper[known]
         return low, high
-
-    def excess(self, tolerance: float) -> Floats:
-        """How far beyond the tolerance each gap is, in normal quantiles: where its limit reaches it; 0 for a gap within."""
-        near, far = np.zeros_like(self.values), np.full_like(self.values, FARTHEST)
-        above = self.values > 0
-        for _ in range(STEPS):
-            middle = (near + far) / 2
-            low, high = self.limits(middle)
-            beyond = np.where(above, low > tolerance, high < -tolerance)
-            near, far = np.where(beyond, middle, near), np.where(beyond, far, middle)
-        return np.where(np.abs(self.values) > tolerance, near, 0.0)
 
 
 def _joined(one: Floats, other: Floats, together: Floats) -> Floats:
@@ -100,7 +114,7 @@ def shown_gap(comparison: Comparison, points: Floats, smoothing: Smoothing, null
     if isinstance(spread.side_a, NumberLaw) and isinstance(spread.side_b, NumberLaw):
         return _of_numbers(comparison, smooth_a, level_a, spread.side_a, smooth_b, level_b, spread.side_b, spread)
     level_a, level_b = np.clip(level_a, 0, 1), np.clip(level_b, 0, 1)
-    se_a, se_b = _score_error(spread.side_a, level_a), _score_error(spread.side_b, level_b)
+    se_a, se_b = score_error(spread.side_a, level_a), score_error(spread.side_b, level_b)
     return ShownGap(
         values=level_a - level_b,
         se=_joined(se_a, se_b, spread.together),
@@ -119,12 +133,6 @@ def shown_gap(comparison: Comparison, points: Floats, smoothing: Smoothing, null
 
 def _level(view: GroupView, smooth: Smoother) -> Floats:
     return smooth.curve(view.sums.Y, view.sums.tilt) + view.tally.centre
-
-
-def _score_error(side: SideLaw, level: Floats) -> Floats:
-    """Half the distance of the limits at one standard error: of a rate without a single event it is not 0."""
-    low, high = side.limits(level, 1.0)
-    return (high - low) / 2
 
 
 def _of_numbers(

@@ -7,7 +7,7 @@ have in common must be estimated. Other outcomes show their variance themselves,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Protocol
 
 import numpy as np
@@ -16,10 +16,12 @@ from evenscore.estimation.inference import small_sample, welch_t
 from evenscore.estimation.laws import Law, follow, unskew
 from evenscore.tallies.pairs import PairMatrices
 from evenscore.tallies.view import GroupView
-from evenscore.types import Floats, Mask
+from evenscore.types import Floats, Ints, Mask
 
 BORROWED_EVENTS = 20.0  # events' worth of dependence within users that a side takes from elsewhere
+BORROWED_DF = 10.0  # degrees of freedom's worth of variance, where outcomes are not 0/1
 HALVINGS = 40  # of a limit's bracket: to 1e-12 of a rate
+STEEPEST = 4.0  # how far the spread of a rate along a fit may be from that at one place
 
 
 class SideLaw(Protocol):
@@ -32,7 +34,7 @@ class SideLaw(Protocol):
     def limits(self, level: Floats, z: Floats | float) -> tuple[Floats, Floats]:
         """The smallest and the largest expected outcome that these estimates are within z normal quantiles of."""
 
-    def at(self, keep: Mask) -> SideLaw:
+    def at(self, keep: Mask | Ints) -> SideLaw:
         """Only these."""
 
 
@@ -49,7 +51,7 @@ class RateLaw:
     followed: Floats
     noise: Floats
 
-    def at(self, keep: Mask) -> RateLaw:
+    def at(self, keep: Mask | Ints) -> RateLaw:
         """Only these."""
         return RateLaw(self.law.at(keep), self.squares[keep], self.cubes[keep], self.followed[keep], self.noise[keep])
 
@@ -78,13 +80,19 @@ class RateLaw:
         return np.where(np.isfinite(self.squares), beyond, np.nan)
 
 
+def score_error(side: SideLaw, level: Floats) -> Floats:
+    """Half the distance of the limits at one standard error: of a rate without a single event it is not 0."""
+    low, high = side.limits(level, 1.0)
+    return (high - low) / 2
+
+
 @dataclass(frozen=True, slots=True)
 class NumberLaw:
     """Outcomes of any size: what they show themselves."""
 
     law: Law
 
-    def at(self, keep: Mask) -> NumberLaw:
+    def at(self, keep: Mask | Ints) -> NumberLaw:
         """Only these."""
         return NumberLaw(self.law.at(keep))
 
@@ -120,7 +128,7 @@ class Around:
         if not view.tally.binary:
             return cls(view, fit, rows, None, cubes, residual, None)
         spread = rate_spread(fit)
-        return cls(view, fit, rows, sums.V0 * spread, cubes, residual, alike_pairs(view.pairs, spread))
+        return cls(view, fit, rows, sums.V0 * spread, cubes, residual, alike_pairs(view.pairs, fit, fit))
 
 
 def rate_spread(rate: Floats) -> Floats:
@@ -129,10 +137,9 @@ def rate_spread(rate: Floats) -> Floats:
     return np.asarray(inside * (1 - inside))
 
 
-def alike_pairs(pairs: PairMatrices, spread: Floats) -> Floats:
-    """The residual pair matrix if all rows of a user deviated by the same number of standard deviations."""
-    deviation = np.sqrt(spread)
-    return pairs.ww * np.outer(deviation, deviation)
+def alike_pairs(pairs: PairMatrices, fit_a: Floats, fit_b: Floats) -> Floats:
+    """The residual pair matrix if all rows of a user deviated by the same number of standard deviations from these rates."""
+    return pairs.ww * np.sqrt(np.outer(rate_spread(fit_a), rate_spread(fit_b)))
 
 
 def effective_users(view: GroupView, matrix: Floats) -> Floats:
@@ -217,6 +224,22 @@ def rate_law(around: Around, matrix: Floats, side: Dependence, common: Floats, b
     ), own
 
 
+def shaped(side: RateLaw, around: Around, matrix: Floats, rate: Floats) -> RateLaw:
+    """The law of estimates at one end of a fit, where it has this rate: other rates keep the shape of the fit.
+
+    A rare outcome may be several times as frequent a bandwidth away, and so is its variance.
+    """
+    spread = rate_spread(around.fit)
+
+    def along(weights: Floats, sums: Floats) -> Floats:
+        here = weights @ sums * rate * (1 - rate)
+        ratio = np.divide(weights @ (sums * spread), here, out=np.ones_like(here), where=here > 0)
+        return np.clip(ratio, 1 / STEEPEST, STEEPEST)
+
+    squares = side.squares * along(matrix**2, around.view.sums.V0)
+    return replace(side, squares=squares, cubes=side.cubes * along(matrix**3, around.cubes))
+
+
 # Other outcomes
 
 
@@ -258,6 +281,10 @@ class Scatter:
         effect = np.maximum(_ratio(variance, rows), 1.0)
         return cls(effective, variance, row_variance, skewness, kurtosis, cubes, _ratio(quarts, weight**2), effect)
 
+    def at(self, keep: Mask | Ints) -> Scatter:
+        """Only these."""
+        return Scatter(*(getattr(self, field.name)[keep] for field in fields(self)))
+
     def uncertainty(self, kurtosis: Floats) -> Floats:
         """The variance of the estimated variance over its square: (kurtosis - 1) / n for rows, 2 / (n - 1) for many users."""
         few = 2 / np.maximum(self.effective - 1, 0.5)
@@ -285,6 +312,23 @@ def number_law(side: Scatter, variance: Floats, own: Floats, skewness: Floats, k
     least = 2 * variance**2 / np.maximum(side.effective - 1, 0.5)
     noise = np.maximum(side.uncertainty(kurtosis) * variance**2 - explained, least)
     return NumberLaw(Law(variance, third, pull, noise))
+
+
+def number_laws(a: Scatter, b: Scatter) -> tuple[NumberLaw, NumberLaw]:
+    """The laws of two sides' estimates: each one's variance per user is moved towards that of both by how little it can tell.
+
+    Only upwards: a test must not become surer because the other side varies less.
+    """
+    skewness, kurtosis = pooled_shape(a, b)
+    df_a, df_b = 2 / a.uncertainty(kurtosis), 2 / b.uncertainty(kurtosis)
+    common = (df_a * a.variance * a.effective + df_b * b.variance * b.effective) / (df_a + df_b)
+    laws = []
+    for side, df in ((a, df_a), (b, df_b)):
+        own = df / (df + BORROWED_DF)
+        moved = own * side.variance + (1 - own) * _ratio(common, side.effective)
+        up = moved >= side.variance
+        laws.append(number_law(side, np.where(up, moved, side.variance), np.where(up, own, 1.0), skewness, kurtosis))
+    return laws[0], laws[1]
 
 
 def own_number_law(side: Scatter) -> NumberLaw:
