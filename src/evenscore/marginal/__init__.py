@@ -71,7 +71,8 @@ def marginal_test(
         "user": every user counts the same, however many rows; "row": every row does. Both respect users in the variance.
     degree, kernel, bandwidth
         A one-sided local linear fit with one bandwidth for all groups. "test" is twice the rule of thumb 1.06 sd users^-1/5 of the
-        positive side; degree=0 is the paper's one-sided Nadaraya-Watson estimate, whose bias is of the order of the bandwidth.
+        positive side, halved while the bend of one common curve could make a gap; degree=0 is the paper's one-sided
+        Nadaraya-Watson estimate, whose bias is of the order of the bandwidth.
     both
         Also test with the other weighting, and say so when the verdicts differ.
     alpha, seed
