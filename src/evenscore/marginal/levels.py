@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 
 from evenscore.estimation.bands import GapLimits
-from evenscore.estimation.inference import small_sample
 from evenscore.estimation.laws import LEAST, Law, skew, stack
 from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.spreads import (
@@ -19,7 +18,6 @@ from evenscore.estimation.spreads import (
     RateLaw,
     Scatter,
     SideLaw,
-    alike_pairs,
     common_correlation,
     number_laws,
     own_number_law,
@@ -31,23 +29,21 @@ from evenscore.tallies.pairs import PairMatrices
 from evenscore.types import Floats, Ints, Mask
 
 Shared = Mapping[tuple[int, int], PairMatrices]
-BISECTIONS = 20
-CHANCES = 200  # quantiles of an estimate, to see how often a gap is found
+BISECTIONS = 16
+CHANCES = 100  # quantiles of an estimate, to see how often a gap is found
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
     """Estimates of n groups, (n,) each: their level, and how it is distributed.
 
-    own: how much a group itself tells about what its users' rows have in common, and alike: how much they have in all groups
-    together; scatter: of outcomes that are not 0/1.
+    shown: the variance that residuals of users show; scatter: of outcomes that are not 0/1.
     """
 
     edges: tuple[Edge, ...]
     level: Floats
     side: SideLaw
-    own: Floats
-    alike: float
+    shown: Floats
     scatter: Scatter | None
 
     @classmethod
@@ -55,18 +51,18 @@ class Levels:
         """From the sums of each group."""
         level = np.array([edge.level for edge in edges])
         around = [Around.of(edge.side, edge.fit) for edge in edges]
+        shown = [float(edge.weights @ here.residual @ edge.weights) for edge, here in zip(edges, around, strict=True)]
         users = [np.array([edge.effective_users]) for edge in edges]
         if around[0].known is None:
             scatter = stack([Scatter.of(*each) for each in zip(around, (edge.matrix for edge in edges), users, strict=True)])
-            return cls(tuple(edges), level, own_number_law(scatter), np.ones(len(edges)), 0.0, scatter)
+            return cls(tuple(edges), level, own_number_law(scatter), np.maximum(shown, 0), scatter)
         depend = [Dependence.of(*each) for each in zip(around, (edge.matrix for edge in edges), users, strict=True)]
         common = common_correlation(*depend)
-        laws, shares = [], []
+        laws = []
         for edge, here, rows in zip(edges, around, depend, strict=True):
-            law, own = rate_law(here, edge.matrix, rows, common, BORROWED_EVENTS)
+            law, _ = rate_law(here, edge.matrix, rows, common, BORROWED_EVENTS)
             laws.append(shaped(law, here, edge.matrix, np.array([edge.rate])))
-            shares.append(own)
-        return cls(tuple(edges), level, stack(laws), np.concatenate(shares), float(common[0]), None)
+        return cls(tuple(edges), level, stack(laws), np.maximum(shown, 0), None)
 
     @property
     def effective(self) -> Floats:
@@ -84,19 +80,12 @@ class Levels:
         return np.array([edge.least for edge in self.edges]), np.array([edge.most for edge in self.edges])
 
     def correlation(self, i: int, j: int, pairs: PairMatrices) -> float:
-        """Of two groups' levels, from the users that both have; pairs: on all cells of the lattice."""
+        """Of two groups' levels, from the residuals of users that both have; pairs: on all cells of the lattice."""
         a, b = self.edges[i], self.edges[j]
-        weights_a, weights_b = a.side.on_lattice(a.weights), b.side.on_lattice(b.weights)
-        fit_a, fit_b = a.side.on_lattice(a.fit), b.side.on_lattice(b.fit)
-        residual = pairs.residual(fit_a, fit_b)
-        factor = 1.0
-        if self.scatter is None:
-            share = float(min(self.own[i], self.own[j]))
-            residual = share * residual + (1 - share) * self.alike * alike_pairs(pairs, fit_a, fit_b)
-        else:
-            factor = float(np.prod(small_sample(self.effective[[i, j]])))
-        size = float(np.sqrt(self.variance[i] * self.variance[j]))
-        return float(np.clip(weights_a @ residual @ weights_b * factor / size, -1, 1)) if size > 0 else 0.0
+        residual = pairs.residual(a.side.on_lattice(a.fit), b.side.on_lattice(b.fit))
+        shared = float(a.side.on_lattice(a.weights) @ residual @ b.side.on_lattice(b.weights))
+        size = float(np.sqrt(self.shown[i] * self.shown[j]))
+        return float(np.clip(shared / size, -1, 1)) if size > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -202,5 +191,6 @@ class Differences:
         null, law = self._law(common, common), self._law(rate_b + gap, rate_b)
         noise = skew(special.ndtri((np.arange(CHANCES) + 0.5) / CHANCES)[:, None], law.skewness)
         estimated = np.sqrt(np.maximum(1 + law.pulled * noise, LEAST))  # standard errors follow the estimate
-        found = np.abs(null.z((gap + law.se * noise) / estimated)) >= special.ndtri(1 - alpha / 2)
+        z, shown = special.ndtri(1 - alpha / 2), (gap + law.se * noise) / estimated
+        found = (shown >= null.deviations(z)) | (shown <= null.deviations(-z))
         return found.mean(axis=0), possible
