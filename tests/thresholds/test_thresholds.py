@@ -316,3 +316,31 @@ def test_result_is_json_ready_and_shown(small):
     assert found.frame().shape[0] == 2 and "overall positive rate" in found._repr_html_()
     before, after = found.positive_rate
     assert before > after
+
+
+def rare(seed, n_small, n_large, rate):
+    """Outcomes of one curve, 2 rate s, in two groups; one row a user."""
+    rng = np.random.default_rng(seed)
+    n = n_small + n_large
+    score, group = rng.beta(2, 2, n), np.repeat(["small", "large"], [n_small, n_large])
+    return {"score": score, "outcome": (rng.random(n) < 2 * rate * score) * 1.0, "group": group, "user": np.arange(n)}
+
+
+def test_limits_do_not_collapse_without_events():
+    """The curve of a group without an event is 0 and shows no variance, but 150 people do not show that there are none."""
+    data = rare(1, 150, 3000, 0.01)
+    data["outcome"][data["group"] == "small"] = 0
+    found = es.fair_thresholds(tally_of(data, cells=64), threshold=0.5, strategy="target", target=0.01)
+    small, curve = found.groups[1], found.curves[1]
+    assert small.group == curve.group == "small" and small.ci_high - small.ci_low > 0.2
+    assert (curve.ci_high > 0.01).all() and (curve.ci_low == 0).all() and (curve.ci_high <= 1).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rate", "n_small", "n_large"), [(0.01, 200, 2000), (0.05, 200, 2000), (0.05, 500, 500)])
+def test_limits_cover_with_rare_outcomes(rate, n_small, n_large):
+    covered = np.zeros(2)
+    for run in range(100):
+        found = es.fair_thresholds(tally_of(rare((7, run), n_small, n_large, rate), cells=128), threshold=0.5)
+        covered += [one.ci_low <= 0.5 <= one.ci_high for one in found.groups]
+    assert (covered >= 92 - 2 * np.sqrt(100 * 0.92 * 0.08)).all()

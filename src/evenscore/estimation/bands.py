@@ -11,7 +11,7 @@ from evenscore.estimation.inference import correlation, draw_normal, small_sampl
 from evenscore.estimation.kernels import Smoother
 from evenscore.estimation.nulls import Dispersion, Null
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.estimation.spreads import NumberLaw, SideLaw, scaled_law
+from evenscore.estimation.spreads import NumberLaw, SideLaw, scaled_law, score_error
 from evenscore.tallies.view import GroupView, residual_covariance
 from evenscore.types import Floats, Mask
 
@@ -46,8 +46,14 @@ class Differences:
         above = _joined(high_a - self.level_a, self.level_b - low_b, self.together)
         return self.values - below, self.values + above
 
+    @property
+    def errors(self) -> Floats:
+        """Standard errors: half the distance of the limits at one normal quantile, so that a rate without an event has one."""
+        low, high = self.limits(1.0)
+        return (high - low) / 2
+
     def excess(self, tolerance: float) -> Floats:
-        """How far beyond the tolerance each is, in normal quantiles: where its limit reaches it; 0 for one within."""
+        """How far beyond the tolerance each gap is, in normal quantiles: where its limit reaches it; 0 for a gap within."""
         near, far = np.zeros_like(self.values), np.full_like(self.values, FARTHEST)
         above = self.values > 0
         for _ in range(STEPS):
@@ -109,7 +115,7 @@ def shown_gap(comparison: Comparison, points: Floats, smoothing: Smoothing, null
     if isinstance(spread.side_a, NumberLaw) and isinstance(spread.side_b, NumberLaw):
         return _of_numbers(comparison, smooth_a, level_a, spread.side_a, smooth_b, level_b, spread.side_b, spread)
     level_a, level_b = np.clip(level_a, 0, 1), np.clip(level_b, 0, 1)
-    se_a, se_b = _score_error(spread.side_a, level_a), _score_error(spread.side_b, level_b)
+    se_a, se_b = score_error(spread.side_a, level_a), score_error(spread.side_b, level_b)
     return ShownGap(
         values=level_a - level_b,
         se=_joined(se_a, se_b, spread.together),
@@ -128,12 +134,6 @@ def shown_gap(comparison: Comparison, points: Floats, smoothing: Smoothing, null
 
 def _level(view: GroupView, smooth: Smoother) -> Floats:
     return smooth.curve(view.sums.Y, view.sums.tilt) + view.tally.centre
-
-
-def _score_error(side: SideLaw, level: Floats) -> Floats:
-    """Half the distance of the limits at one standard error: of a rate without a single event it is not 0."""
-    low, high = side.limits(level, 1.0)
-    return (high - low) / 2
 
 
 def _of_numbers(

@@ -8,7 +8,9 @@ P(t <= x) = Phi(x) - phi(x) [-C / 2 + (gamma - 3 C) (x^2 - 1) / 6].
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +20,8 @@ from evenscore.types import Floats, Ints, Mask
 NORMAL = 1e6  # degrees of freedom from which nobody can tell Student from Gauss
 LEAST = 0.04  # of a variance: the expansion does not reach further, where a standard error would be five times too small
 STRAIGHT = 1e-6  # a skewness below this changes nothing that could be told apart
+
+Laws = TypeVar("Laws")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,17 @@ class Law:
         """Only these."""
         return Law(*(getattr(self, field.name)[keep] for field in fields(self)))
 
+    @property
+    def shape(self) -> Law:
+        """The same without doubt about the variance: how the estimates themselves are distributed."""
+        flat = np.zeros_like(self.variance)
+        return Law(self.variance, self.third, flat, flat)
+
+    @property
+    def turned(self) -> Law:
+        """The law of what has the other sign."""
+        return Law(self.variance, -self.third, -self.pull, self.noise)
+
     def minus(self, other: Law, shared: Floats | float = 0.0) -> Law:
         """The law of a difference; shared: the covariance of the two."""
         variance = np.maximum(self.variance + other.variance - 2 * shared, 0)
@@ -91,6 +106,15 @@ class Law:
         z = np.asarray(z)
         u = skew(np.copysign(welch_t(np.abs(z), self.df), z), self.skewness)
         return u / np.sqrt(np.maximum(1 + self.pulled * u, LEAST)) * self.se
+
+
+def stack(parts: Sequence[Laws]) -> Laws:
+    """Several of one kind (dataclasses of arrays (n,), or of such) as one, one after the other."""
+    columns: dict[str, Any] = {}
+    for field in fields(parts[0]):  # type: ignore[arg-type]
+        values = [getattr(part, field.name) for part in parts]
+        columns[field.name] = np.concatenate(values) if isinstance(values[0], np.ndarray) else stack(values)
+    return type(parts[0])(**columns)
 
 
 def follow(t: Floats, pulled: Floats) -> Floats:

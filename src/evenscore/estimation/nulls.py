@@ -9,28 +9,27 @@ from functools import cache
 import numpy as np
 
 from evenscore.estimation.comparison import Comparison
-from evenscore.estimation.inference import correlation
+from evenscore.estimation.inference import correlation as _correlation
 from evenscore.estimation.laws import Law
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import (
     BORROWED_EVENTS,
     Around,
     Dependence,
-    NumberLaw,
     Scatter,
     SideLaw,
     alike_pairs,
     common_correlation,
     effective_users,
-    number_law,
-    pooled_shape,
+    number_laws,
+    own_number_law,
     rate_law,
-    rate_spread,
+    shaped,
 )
+from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
 TINY = 1e-300
-BORROWED_DF = 10.0  # degrees of freedom's worth of variance, where outcomes are not 0/1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class Dispersion:
     @property
     def corr(self) -> Floats:
         """How the differences go together, (n, n)."""
-        return correlation(self.covariance)
+        return _correlation(self.covariance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ class Null:
         shared, alike = None, None
         if comparison.cross is not None:
             shared = comparison.cross.residual(fit, fit)
-            alike = None if a.known is None else alike_pairs(comparison.cross, rate_spread(fit))
+            alike = None if a.known is None else alike_pairs(comparison.cross, fit, fit)
         return cls(fit, a, b, shared, alike, cache(lambda: comparison.pooled_matrix(smoothing)))
 
     def spread(self, matrix_a: Floats, matrix_b: Floats, raw_a: Floats | None = None, raw_b: Floats | None = None) -> Dispersion:
@@ -122,26 +121,10 @@ def mixed_cells(around: Around, share: float, rho: float) -> Floats:
 def _of_numbers(null: Null, matrix_a: Floats, effective_a: Floats, matrix_b: Floats, effective_b: Floats) -> Dispersion:
     """Other outcomes: each side's variance per user, moved towards that of both together by how little it can tell."""
     a, b = Scatter.of(null.a, matrix_a, effective_a), Scatter.of(null.b, matrix_b, effective_b)
-    side_a, side_b = borrowed_laws(a, b)
+    side_a, side_b = number_laws(a, b)
     block_a, block_b = matrix_a @ null.a.residual @ matrix_a.T, matrix_b @ null.b.residual @ matrix_b.T
     cross = None if null.shared is None else matrix_a @ null.shared @ matrix_b.T
     return _dispersion(side_a, block_a, effective_a, side_b, block_b, effective_b, cross)
-
-
-def borrowed_laws(a: Scatter, b: Scatter) -> tuple[NumberLaw, NumberLaw]:
-    """The laws of two sides, each with more variance where it can tell little and both together show more."""
-    skewness, kurtosis = pooled_shape(a, b)
-    df_a, df_b = 2 / a.uncertainty(kurtosis), 2 / b.uncertainty(kurtosis)
-    own_a, own_b = df_a / (df_a + BORROWED_DF), df_b / (df_b + BORROWED_DF)
-    user_a, user_b = a.variance * a.effective, b.variance * b.effective
-    common = (df_a * user_a + df_b * user_b) / (df_a + df_b)
-    new_a, new_b = (
-        np.divide(own * user + (1 - own) * common, effective, out=np.zeros_like(common), where=effective > 0)
-        for own, user, effective in ((own_a, user_a, a.effective), (own_b, user_b, b.effective))
-    )
-    own_a, own_b = np.where(new_a < a.variance, 1.0, own_a), np.where(new_b < b.variance, 1.0, own_b)
-    new_a, new_b = np.maximum(new_a, a.variance), np.maximum(new_b, b.variance)
-    return number_law(a, new_a, own_a, skewness, kurtosis), number_law(b, new_b, own_b, skewness, kurtosis)
 
 
 def _dispersion(
@@ -170,3 +153,21 @@ def _rescaling(law: Law, block: Floats) -> Floats:
     """What takes the standard errors of a covariance to those of a law."""
     variance = np.diag(block)
     return np.sqrt(np.divide(law.variance, variance, out=np.ones_like(variance), where=variance > 0))
+
+
+# One side by itself
+
+
+def side_spread(view: GroupView, matrix: Floats, fit: Floats, rate: Floats, correlation: float) -> tuple[SideLaw, Floats]:
+    """The law of linear estimates of one side around a fit at the cells, and how they go together, (n, n).
+
+    rate: (n,), the fit where each estimate is; correlation: see ``side_law``.
+    """
+    around, effective = Around.of(view, fit), effective_users(view, matrix)
+    if around.known is None:
+        return own_number_law(Scatter.of(around, matrix, effective)), _correlation(matrix @ around.residual @ matrix.T)
+    depend = Dependence.of(around, matrix, effective)
+    side, own = rate_law(around, matrix, depend, np.full(len(matrix), correlation), BORROWED_EVENTS)
+    return shaped(side, around, matrix, rate), _correlation(
+        matrix @ mixed_cells(around, float(np.median(own)), correlation) @ matrix.T
+    )

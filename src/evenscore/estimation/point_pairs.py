@@ -14,7 +14,7 @@ from evenscore.estimation.fitted_curves import within_users
 from evenscore.estimation.gaps import MIN_EFFECTIVE, ROUNDING
 from evenscore.estimation.inference import DRAWS, correlation, draw_normal
 from evenscore.estimation.laws import Law
-from evenscore.estimation.nulls import borrowed_laws, mixed_cells
+from evenscore.estimation.nulls import mixed_cells
 from evenscore.estimation.smoothing import Smoothing, unsmoothed
 from evenscore.estimation.spreads import (
     BORROWED_EVENTS,
@@ -25,8 +25,8 @@ from evenscore.estimation.spreads import (
     SideLaw,
     alike_pairs,
     effective_users,
+    number_laws,
     rate_law,
-    rate_spread,
 )
 from evenscore.tallies.pairs import PairMatrices
 from evenscore.tallies.view import GroupView
@@ -168,7 +168,7 @@ def point_pairs(a: OwnCurve, b: OwnCurve) -> PointPairs:
         rate = _common_rate(level[low], side_low, level[high], side_high)
         null_low, null_high = side_low.with_rate(rate), side_high.with_rate(rate)
     else:
-        side_low, side_high = borrowed_laws(scatter.at(low), scatter.at(high))
+        side_low, side_high = number_laws(scatter.at(low), scatter.at(high))
         null_low, null_high = side_low.law, side_high.law
     return PointPairs(
         values=level[low] - level[high],
@@ -209,7 +209,7 @@ def _shared_cells(a: OwnCurve, b: OwnCurve, shared: PairMatrices, share: float) 
     seen = shared.residual(a.around.fit, b.around.fit)
     if a.around.known is None:
         return seen
-    alike = alike_pairs(shared, rate_spread(a.around.fit), rate_spread(b.around.fit))
+    alike = alike_pairs(shared, a.around.fit, b.around.fit)
     return share * seen + (1 - share) * a.rho * alike
 
 

@@ -19,7 +19,9 @@ from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Ints, Mask
 
 BORROWED_EVENTS = 20.0  # events' worth of dependence within users that a side takes from elsewhere
+BORROWED_DF = 10.0  # degrees of freedom's worth of variance, where outcomes are not 0/1
 HALVINGS = 30  # of a limit's bracket: to 1e-9 of a rate
+STEEPEST = 4.0  # how far the spread of a rate along a fit may be from that at one place
 
 
 class SideLaw(Protocol):
@@ -96,6 +98,12 @@ class RateLaw:
         return np.where(np.isfinite(self.squares), np.where(near == start, start, beyond), np.nan)
 
 
+def score_error(side: SideLaw, level: Floats) -> Floats:
+    """Half the distance of the limits at one standard error: of a rate without a single event it is not 0."""
+    low, high = side.limits(level, 1.0)
+    return (high - low) / 2
+
+
 @dataclass(frozen=True, slots=True)
 class NumberLaw:
     """Outcomes of any size: what they show themselves."""
@@ -142,7 +150,7 @@ class Around:
         if not view.tally.binary:
             return cls(view, fit, rows, None, cubes, residual, None)
         spread = rate_spread(fit)
-        return cls(view, fit, rows, sums.V0 * spread, cubes, residual, alike_pairs(view.pairs, spread))
+        return cls(view, fit, rows, sums.V0 * spread, cubes, residual, alike_pairs(view.pairs, fit, fit))
 
 
 def rate_spread(rate: Floats) -> Floats:
@@ -151,12 +159,9 @@ def rate_spread(rate: Floats) -> Floats:
     return np.asarray(inside * (1 - inside))
 
 
-def alike_pairs(pairs: PairMatrices, spread: Floats, other: Floats | None = None) -> Floats:
-    """The residual pair matrix if all rows of a user deviated by the same number of standard deviations.
-
-    spread, other: of the rows on either side, the same when there is one side.
-    """
-    return pairs.ww * np.outer(np.sqrt(spread), np.sqrt(spread if other is None else other))
+def alike_pairs(pairs: PairMatrices, fit_a: Floats, fit_b: Floats) -> Floats:
+    """The residual pair matrix if all rows of a user deviated by the same number of standard deviations from these rates."""
+    return pairs.ww * np.sqrt(np.outer(rate_spread(fit_a), rate_spread(fit_b)))
 
 
 def effective_users(view: GroupView, matrix: Floats) -> Floats:
@@ -242,6 +247,22 @@ def rate_law(around: Around, matrix: Floats, side: Dependence, common: Floats, b
     ), own
 
 
+def shaped(side: RateLaw, around: Around, matrix: Floats, rate: Floats) -> RateLaw:
+    """The law of estimates at one end of a fit, where it has this rate: other rates keep the shape of the fit.
+
+    A rare outcome may be several times as frequent a bandwidth away, and so is its variance.
+    """
+    spread = rate_spread(around.fit)
+
+    def along(weights: Floats, sums: Floats) -> Floats:
+        here = weights @ sums * rate * (1 - rate)
+        ratio = np.divide(weights @ (sums * spread), here, out=np.ones_like(here), where=here > 0)
+        return np.clip(ratio, 1 / STEEPEST, STEEPEST)
+
+    squares = side.squares * along(matrix**2, around.view.sums.V0)
+    return replace(side, squares=squares, cubes=side.cubes * along(matrix**3, around.cubes))
+
+
 # Other outcomes
 
 
@@ -314,6 +335,23 @@ def number_law(side: Scatter, variance: Floats, own: Floats, skewness: Floats, k
     least = 2 * variance**2 / np.maximum(side.effective - 1, 0.5)
     noise = np.maximum(side.uncertainty(kurtosis) * variance**2 - explained, least)
     return NumberLaw(Law(variance, third, pull, noise))
+
+
+def number_laws(a: Scatter, b: Scatter) -> tuple[NumberLaw, NumberLaw]:
+    """The laws of two sides' estimates: each one's variance per user is moved towards that of both by how little it can tell.
+
+    Only upwards: a test must not become surer because the other side varies less.
+    """
+    skewness, kurtosis = pooled_shape(a, b)
+    df_a, df_b = 2 / a.uncertainty(kurtosis), 2 / b.uncertainty(kurtosis)
+    common = (df_a * a.variance * a.effective + df_b * b.variance * b.effective) / (df_a + df_b)
+    laws = []
+    for side, df in ((a, df_a), (b, df_b)):
+        own = df / (df + BORROWED_DF)
+        moved = own * side.variance + (1 - own) * _ratio(common, side.effective)
+        up = moved >= side.variance
+        laws.append(number_law(side, np.where(up, moved, side.variance), np.where(up, own, 1.0), skewness, kurtosis))
+    return laws[0], laws[1]
 
 
 def own_number_law(side: Scatter) -> NumberLaw:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
 
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, require_alpha, require_flag, require_gap
+from evenscore.estimation.inference import tells_spread
+from evenscore.estimation.kernels import FEW_CELLS
 from evenscore.estimation.pairwise import Formulation
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.marginal.boundary import edge_smoothing, few_scores, fit_edge, mean_edge
+from evenscore.estimation.spreads import score_error
+from evenscore.marginal.bends import Bends
+from evenscore.marginal.boundary import Edge, edge_smoothing, few_scores, fit_edge, mean_edge
 from evenscore.marginal.cut import ABOVE, Cut, cut_words, make_cuts, outcomes_rise
+from evenscore.marginal.levels import Levels
 from evenscore.marginal.marginal_result import MIN_EFFECTIVE, GroupMarginal, MarginalPair, MarginalTest
 from evenscore.marginal.other_side import check_other_side
-from evenscore.marginal.pairs import Pairing, Shared, Standing, compare, student
+from evenscore.marginal.pairs import Pairing, Standing, compare, differences
 from evenscore.tallies.tally_state import Tally, require_groups
 from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
+from evenscore.types import Mask
 
 
 @in_one_thread
@@ -65,7 +71,8 @@ def marginal_test(
         "user": every user counts the same, however many rows; "row": every row does. Both respect users in the variance.
     degree, kernel, bandwidth
         A one-sided local linear fit with one bandwidth for all groups. "test" is twice the rule of thumb 1.06 sd users^-1/5 of the
-        positive side; degree=0 is the paper's one-sided Nadaraya-Watson estimate, whose bias is of the order of the bandwidth.
+        positive side, halved while the bend of one common curve could make a gap; degree=0 is the paper's one-sided
+        Nadaraya-Watson estimate, whose bias is of the order of the bandwidth.
     both
         Also test with the other weighting, and say so when the verdicts differ.
     alpha, seed
@@ -95,14 +102,13 @@ def marginal_test(
     smoothing = Smoothing(degree, kernel, bandwidth)
     rising = outcomes_rise(tally, weighting)
     higher = cuts[0].sign if rising else -cuts[0].sign
-    views = GroupView.each(tally, weighting)
-    settled = _settle(smoothing, views, cuts)
-    standings = [_standing(view, cut, settled) for view, cut in zip(views, cuts, strict=True)]
-    pairs, adjustment = _compare(views, standings, higher, pairing)
+    sides = _Sides.at(tally, weighting, cuts)
+    settled, standings, bent = _stand(sides, smoothing, pairing)
+    pairs, adjustment = _compare(sides, settled, standings, bent, higher, pairing)
     result = MarginalTest(
-        marginals=tuple(_marginal(standing, tally, alpha) for standing in standings),
+        marginals=tuple(_marginals(standings, sides, settled, alpha)),
         pairs=pairs,
-        other_side=check_other_side(views, cuts, higher, settled, alpha=alpha, seed=seed),
+        other_side=check_other_side(sides.views, cuts, higher, settled, alpha=alpha, seed=seed),
         thresholds=tuple(cut.threshold for cut in cuts),
         at_scores=tuple(cut.score for cut in cuts),
         where=cut_words(cuts, tally.groups),
@@ -120,11 +126,24 @@ def marginal_test(
     if not both or tally.n_rows == tally.n_users:
         return result
     other = "row" if weighting == "user" else "user"
-    views = GroupView.each(tally, other)
-    settled = _settle(smoothing, views, cuts)
-    standings = [_standing(view, cut, settled) for view, cut in zip(views, cuts, strict=True)]
-    again = replace(result, pairs=_compare(views, standings, higher, pairing)[0], weighting=other)
+    sides = _Sides.at(tally, other, cuts)
+    again = replace(result, pairs=_compare(sides, *_stand(sides, smoothing, pairing), higher, pairing)[0], weighting=other)
     return replace(result, other=Formulation(other, again.p_value, again.max_gap, again.verdict))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """All groups under one weighting with their cuts; everybody: all together on the positive side, on cells that have any."""
+
+    views: list[GroupView]
+    cuts: list[Cut]
+    everybody: GroupView
+
+    @classmethod
+    def at(cls, tally: Tally, weighting: str, cuts: list[Cut]) -> _Sides:
+        inside = np.unique(np.concatenate([cut.inside for cut in cuts]))
+        whole = GroupView.whole(tally, weighting).only(inside)
+        return cls(GroupView.each(tally, weighting), cuts, whole.at(whole.used))
 
 
 def _pairs(tally: Tally, reference: Any) -> list[tuple[int, int]]:
@@ -146,11 +165,47 @@ def _settle(smoothing: Smoothing, views: Sequence[GroupView], cuts: Sequence[Cut
     return None if few_scores(views) else edge_smoothing(smoothing, views, cuts)
 
 
-def _standing(view: GroupView, cut: Cut, smoothing: Smoothing | None) -> Standing:
+def _stand(sides: _Sides, smoothing: Smoothing, pairing: Pairing) -> tuple[Smoothing | None, list[Standing], Mask]:
+    """Where every group stands, with a bandwidth that is halved while the bend of one common curve could make a gap.
+
+    That is done as long as a pair that it could make still has enough users then. Also gives the pairs in which it still could.
+    """
+    settled = _settle(smoothing, sides.views, sides.cuts)
+    standings, bent = _standings(sides, settled), np.zeros(len(pairing.chosen), dtype=bool)
+    if settled is None or settled.degree == 0:  # whose bias is of the order of the bandwidth whatever the curve
+        return settled, standings, bent
+    while True:
+        bent = _bent(sides, standings, settled, pairing)
+        narrow = settled.h / 2 < FEW_CELLS * sides.everybody.lattice.cell_width * settled.shape.width
+        if not bent.any() or narrow or not isinstance(smoothing.bandwidth, str):
+            return settled, standings, bent
+        finer = settled.at(settled.h / 2)
+        again = _standings(sides, finer)
+        if not any(bent[n] and again[i].judged and again[j].judged for n, (i, j) in enumerate(pairing.chosen)):
+            return settled, standings, bent
+        settled, standings = finer, again
+
+
+def _bent(sides: _Sides, standings: Sequence[Standing], smoothing: Smoothing, pairing: Pairing) -> Mask:
+    """In which pairs the bend of one common curve could make a gap."""
+    edges = [standing.judged for standing in standings]
+    gaps, judged = differences(edges, pairing.chosen, {})
+    if gaps is not None:
+        cuts = [cut for cut, edge in zip(sides.cuts, edges, strict=True) if edge is not None]
+        bends = Bends.of(gaps.levels.edges, cuts, sides.everybody, smoothing)
+        judged[judged] = bends.too_large(gaps)
+    return judged
+
+
+def _standings(sides: _Sides, smoothing: Smoothing | None) -> list[Standing]:
+    return [_standing(view, cut, smoothing, sides.everybody) for view, cut in zip(sides.views, sides.cuts, strict=True)]
+
+
+def _standing(view: GroupView, cut: Cut, smoothing: Smoothing | None, everybody: GroupView) -> Standing:
     side = view.only(cut.inside)
     if not side.sums.W.any():
         return Standing(view.label, None, None, 0.0, f"no row with a known outcome {cut.words}, the positive side")
-    edge, average = fit_edge(cut, side, smoothing), mean_edge(side)
+    edge, average = fit_edge(cut, side, smoothing, everybody.only(cut.inside)), mean_edge(side)
     scatter = float(side.sums.Y2.sum() / side.sums.W.sum())
     if edge is None:
         return Standing(view.label, None, average, scatter, "nobody near the threshold on the positive side")
@@ -161,28 +216,52 @@ def _standing(view: GroupView, cut: Cut, smoothing: Smoothing | None) -> Standin
     return Standing(view.label, edge, average, scatter, reason)
 
 
-def _marginal(standing: Standing, tally: Tally, alpha: float) -> GroupMarginal:
-    levels: dict[str, float] = {}
-    for edge, prefix, name in ((standing.edge, "", "estimate"), (standing.average, "average_", "average")):
-        if edge is None:
-            continue
-        level, se = tally.centre + edge.level, float(np.sqrt(edge.variance()))
-        margin = float(student(alpha, np.array([edge.effective_users - 1]))[0]) * se
-        low, high = level - margin, level + margin
+def _marginals(standings: Sequence[Standing], sides: _Sides, smoothing: Smoothing | None, alpha: float) -> Iterator[GroupMarginal]:
+    """Every group's outcome at the threshold and average beyond it, each with limits of its own."""
+    at_cut = [(standing.edge, cut) for standing, cut in zip(standings, sides.cuts, strict=True)]
+    levels = iter(_limits([(edge, cut) for edge, cut in at_cut if edge is not None], sides.everybody, smoothing, alpha))
+    beyond = [(standing.average, cut) for standing, cut in zip(standings, sides.cuts, strict=True)]
+    averages = iter(_limits([(edge, cut) for edge, cut in beyond if edge is not None], sides.everybody, None, alpha))
+    for standing in standings:
+        numbers: dict[str, float] = {}
+        if standing.edge is not None:
+            names = ("estimate", "se", "ci_low", "ci_high")
+            numbers |= zip(names, next(levels), strict=True)
+            numbers["effective_users"] = standing.edge.effective_users
+        if standing.average is not None:
+            names = ("average", "average_se", "average_ci_low", "average_ci_high")
+            numbers |= zip(names, next(averages), strict=True)
+        yield GroupMarginal(standing.group, reason=standing.reason, **numbers)
+
+
+def _limits(
+    edges: Sequence[tuple[Edge, Cut]], everybody: GroupView, smoothing: Smoothing | None, alpha: float
+) -> list[list[float]]:
+    """Level, standard error and limits of each; nan where nobody can tell how far people differ.
+
+    A bias that is shown, because the curve bends within the bandwidth, is added to the limit on its side.
+    """
+    from scipy import special
+
+    if not edges:
+        return []
+    tally, levels = everybody.tally, Levels.of([edge for edge, _ in edges])
+    low, high = levels.side.limits(levels.level, float(special.ndtri(1 - alpha / 2)))
+    se = score_error(levels.side, levels.level) if tally.binary else levels.side.law.se
+    if smoothing is not None and smoothing.degree > 0:
+        bias = Bends.of(levels.edges, [cut for _, cut in edges], everybody, smoothing).biases(levels)
+        low, high = low - np.maximum(bias, 0), high + np.maximum(-bias, 0)
         if tally.binary:
-            low, high = max(low, 0.0), min(high, 1.0)
-        levels |= {name: level, f"{prefix}se": se, f"{prefix}ci_low": low, f"{prefix}ci_high": high}
-    users = 0.0 if standing.edge is None else standing.edge.effective_users
-    return GroupMarginal(standing.group, effective_users=users, reason=standing.reason, **levels)
+            low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
+    told = tells_spread(levels.effective - 1)
+    se, low, high = (np.where(told, values, np.nan) for values in (se, low, high))
+    return np.array([levels.level + tally.centre, se, low + tally.centre, high + tally.centre]).T.tolist()
 
 
 def _compare(
-    views: Sequence[GroupView], standings: Sequence[Standing], higher: int, pairing: Pairing
+    sides: _Sides, smoothing: Smoothing | None, standings: Sequence[Standing], bent: Mask, higher: int, pairing: Pairing
 ) -> tuple[tuple[MarginalPair, ...], str]:
     """The pairs, knowing who is in two groups."""
-    shared: Shared = {}
-    for i, j in pairing.chosen:
-        pairs = views[i].shared_pairs(views[j])
-        if pairs is not None:
-            shared[i, j] = pairs
-    return compare(standings, shared, higher, pairing)
+    shared = {(i, j): sides.views[i].shared_pairs(sides.views[j]) for i, j in pairing.chosen}
+    known = {pair: matrices for pair, matrices in shared.items() if matrices is not None}
+    return compare(standings, known, bent, np.nan if smoothing is None else smoothing.h, higher, pairing)

@@ -1,4 +1,4 @@
-"""The expected outcome at the edge of what is seen: weighted means of one side's outcomes, with what users add to them."""
+"""The expected outcome at the edge of what is seen: weighted means of one side's outcomes, and the fits that they vary around."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenscore.estimation.bandwidth import settle
-from evenscore.estimation.inference import small_sample
 from evenscore.estimation.kernels import Smoother, indicator_smoother
 from evenscore.estimation.smoothing import Smoothing, unsmoothed
+from evenscore.estimation.spreads import BORROWED_EVENTS, STEEPEST, effective_users, rate_spread
 from evenscore.marginal.cut import Cut
-from evenscore.tallies.pairs import PairMatrices
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
@@ -21,56 +20,26 @@ ONE_SIDED = 2.0  # a one-sided fit sees half of the people, and further out: rul
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A linear estimate of one group from some cells: level = weights @ Y, up to what happens inside a cell.
+    """A linear estimate of one group: level = weights @ Y, up to what happens inside a cell; within [0, 1] for 0/1 outcomes.
 
-    weights: (n_cells,), 0 in cells that are not used; basis: (k, n_cells), the weights times 1, u, ..., so that the fit that
-    residuals are taken from is in its span; coefficients: (k,) of the group's own fit; pull: (k,) what the coefficients become per
-    unit when the level is moved; gram: (k + 1, k + 1), sum over users of z z' with z = (weights @ y, basis @ w).
+    side: the group's people that are used, on the cells that have any, (n_cells,); weights, fit: (n_cells,), fit is what residuals
+    are taken from; rate: the fit's own level, which for 0/1 outcomes is not the estimate where events are few; least,
+    most: what a rate at the cut may be, given the fit near it.
     """
 
+    side: GroupView
     level: float
     weights: Floats
-    basis: Floats
-    coefficients: Floats
-    pull: Floats
-    gram: Floats
+    fit: Floats
+    rate: float
+    effective_users: float
+    least: float = -np.inf
+    most: float = np.inf
 
     @property
-    def effective_users(self) -> float:
-        """How many users the estimate rests on: 1 / (l Pww l')."""
-        return 1 / float(self.gram[1, 1]) if self.gram[1, 1] > 0 else 0.0
-
-    @property
-    def factor(self) -> float:
-        """n / (n - 1) for the effective users."""
-        return float(small_sample(np.array([self.effective_users]))[0])
-
-    def residual(self, level: float | None = None) -> Floats:
-        """What turns z into a user's residual, (k + 1,): around the group's own fit, or around one with another level."""
-        moved = 0.0 if level is None else level - float(self.coefficients[0])
-        return self.factor * np.concatenate([[1.0], -(self.coefficients + moved * self.pull)])
-
-    def moved_variance(self) -> tuple[float, float, float]:
-        """The variance when the level is moved by m, as a quadratic in m: at 0, per m and per m^2."""
-        q = self.residual()
-        p = self.factor * np.concatenate([[0.0], -self.pull])
-        return float(q @ self.gram @ q), float(2 * q @ self.gram @ p), float(p @ self.gram @ p)
-
-    def variance(self, level: float | None = None) -> float:
-        """The user-robust variance of the level; with another level imposed, as under a null."""
-        q = self.residual(level)
-        return max(float(q @ self.gram @ q), 0.0)
-
-
-def shared_covariance(pairs: PairMatrices, a: Edge, b: Edge, level: float | None = None) -> float:
-    """The covariance of two groups' levels from the users that both have."""
-    return float(a.residual(level) @ user_gram(pairs, a.weights, a.basis, b.weights, b.basis) @ b.residual(level))
-
-
-def user_gram(pairs: PairMatrices, l_a: Floats, basis_a: Floats, l_b: Floats, basis_b: Floats) -> Floats:
-    """sum over users of z_a z_b', (k + 1, k + 1); see ``Edge``."""
-    top = np.concatenate([[l_a @ pairs.yy @ l_b], l_a @ pairs.yw @ basis_b.T])
-    return np.vstack([top, np.column_stack([basis_a @ (pairs.wy @ l_b), basis_a @ pairs.ww @ basis_b.T])])
+    def matrix(self) -> Floats:
+        """The weights as a smoother's matrix, (1, n_cells)."""
+        return self.weights[None, :]
 
 
 def edge_smoothing(smoothing: Smoothing, views: Sequence[GroupView], cuts: Sequence[Cut]) -> Smoothing:
@@ -81,38 +50,49 @@ def edge_smoothing(smoothing: Smoothing, views: Sequence[GroupView], cuts: Seque
         if side.sums.W.any():
             share = side.sums.W.sum() / view.sums.W.sum()
             positive.append(replace(side, n_users=max(1, round(share * view.n_users))))
-    settled = settle(smoothing, positive)
+    settled = settle(smoothing, positive, rare=True)
     return settled.at(ONE_SIDED * settled.h) if isinstance(smoothing.bandwidth, str) else settled
 
 
-def fit_edge(cut: Cut, side: GroupView, smoothing: Smoothing | None) -> Edge | None:
-    """The outcome at the cut of the people on one side: a local polynomial, or without smoothing the marginal value alone."""
-    sums = side.sums
-    smooth = _smoother_at(cut, side, smoothing)
-    weights, u = smooth.matrix[0] * (sums.W > 0), smooth.u[0]
+def fit_edge(cut: Cut, side: GroupView, smoothing: Smoothing | None, everybody: GroupView) -> Edge | None:
+    """The outcome at the cut of the people on one side: a local polynomial, or without smoothing the marginal value alone.
+
+    everybody: all groups on that side, on the cells that have any.
+    """
+    side = side.at(side.used)
+    smooth = smoother_at(cut, side, smoothing)
+    weights = smooth.matrix[0]
     if not np.isfinite(weights).all():
         return None
-    powers = np.arange(smooth.slopes.shape[1] + 1)
-    coefficients = np.concatenate([[weights @ sums.Y], smooth.slopes[0] @ sums.Y])
-    pull = np.ones(1)
-    if len(powers) > 1:
-        assert smoothing is not None
-        design = u[None, :] ** powers[:, None]
-        moments = (design * smoothing.shape.shape(u) * sums.W) @ design.T
-        column = np.linalg.solve(moments, np.eye(len(powers))[0])
-        pull = column / column[0]
-    level = float(smooth.curve(sums.Y, sums.tilt)[0])
-    return _edge(side, level, weights, weights * u[None, :] ** powers[:, None], coefficients, pull)
+    fit, level = smooth.local_fit(side.sums.Y)[0], float(smooth.curve(side.sums.Y, side.sums.tilt)[0])
+    if not side.tally.binary:
+        return Edge(side, level, weights, fit, level, _users(side, weights))
+    common = smoother_at(cut, everybody, smoothing)
+    base, slopes = float(common.matrix[0] @ everybody.sums.Y), common.slopes[0] @ everybody.sums.Y
+    powers = smooth.u[0] ** (np.arange(len(slopes)) + 1)[:, None]
+    return _of_rate(side, level, weights, fit, base, base + slopes @ powers)
 
 
-def _edge(side: GroupView, level: float, weights: Floats, basis: Floats, coefficients: Floats, pull: Floats) -> Edge:
-    """With the sums over users that its variance needs, from the cells that have people."""
-    near, spanned = weights[side.used], basis[:, side.used]
-    gram = user_gram(side.at(side.used).pairs, near, spanned, near, spanned)
-    return Edge(level=level, weights=weights, basis=basis, coefficients=coefficients, pull=pull, gram=gram)
+def _of_rate(side: GroupView, level: float, weights: Floats, fit: Floats, common: float, pooled: Floats) -> Edge:
+    """0/1 outcomes: a fit that few events tell little about is moved towards that of all groups."""
+    level, common = float(np.clip(level, 0, 1)), float(np.clip(common, 0, 1))
+    fit, pooled = np.clip(fit, 0, 1), np.clip(np.where(np.isfinite(pooled), pooled, common), 0, 1)
+    users, squares = _users(side, weights), weights**2 * side.sums.V0
+    events = 4 * users * float(squares @ rate_spread((fit + pooled) / 2) / squares.sum())
+    own = events / (events + BORROWED_EVENTS)
+    mixed, rate = own * fit + (1 - own) * pooled, own * level + (1 - own) * common
+    # A line through rare events may come down to 0 at the cut, where that says no more than that they are rare there.
+    near = float(squares @ mixed / squares.sum())
+    least, most = near / STEEPEST, 1 - (1 - near) / STEEPEST
+    return Edge(side, level, weights, mixed, float(np.clip(rate, least, most)), users, least, most)
 
 
-def _smoother_at(cut: Cut, side: GroupView, smoothing: Smoothing | None) -> Smoother:
+def _users(side: GroupView, weights: Floats) -> float:
+    return float(effective_users(side, weights[None, :])[0])
+
+
+def smoother_at(cut: Cut, side: GroupView, smoothing: Smoothing | None) -> Smoother:
+    """What makes the level at the cut of the outcomes on one side."""
     if smoothing is None:
         distance = np.abs(side.sums.position - cut.position)
         value = indicator_smoother(np.array([distance.argmin()]), side.sums.W)
@@ -123,10 +103,12 @@ def _smoother_at(cut: Cut, side: GroupView, smoothing: Smoothing | None) -> Smoo
 
 def mean_edge(side: GroupView) -> Edge:
     """The plain average of all on one side."""
-    sums = side.sums
-    weights = (sums.W > 0) / sums.W.sum()
-    level = float(weights @ sums.Y)
-    return _edge(side, level, weights, weights[None, :], np.array([level]), np.ones(1))
+    side = side.at(side.used)
+    weights = np.full(len(side.cells), 1 / side.total)
+    level = float(weights @ side.sums.Y)
+    if side.tally.binary:
+        level = float(np.clip(level, 0, 1))
+    return Edge(side, level, weights, np.full(len(weights), level), level, _users(side, weights))
 
 
 def few_scores(views: Sequence[GroupView]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -43,6 +43,11 @@ class MarginalPair(GapPair):
 
     higher: the group that is held to the higher standard, whether or not that is shown.
     """
+
+    NUMBERS: ClassVar[tuple[str, ...]] = (
+        *("gap", "se", "ci_low", "ci_high", "p_value", "p_adjusted", "p_equal", "average_gap", "p_average"),
+        "minimum_detectable_gap",
+    )
 
     group_a: Any
     group_b: Any

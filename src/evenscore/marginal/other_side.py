@@ -11,13 +11,18 @@ from dataclasses import replace
 import numpy as np
 
 from evenscore.estimation.gaps import MIN_EFFECTIVE as MIN_POINT
-from evenscore.estimation.inference import PValue, draw_normal, empirical_p, seeded, small_sample
+from evenscore.estimation.gaps import ROUNDING, SKEWNESS
+from evenscore.estimation.inference import PValue, correlation, draw_normal, empirical_p, seeded
+from evenscore.estimation.laws import Law
 from evenscore.estimation.multiplicity import holm
+from evenscore.estimation.nulls import side_spread
 from evenscore.estimation.smoothing import Smoothing
+from evenscore.estimation.spreads import RateLaw, user_correlation
 from evenscore.marginal.boundary import ONE_SIDED
 from evenscore.marginal.cut import Cut
 from evenscore.marginal.marginal_result import OtherSide
 from evenscore.tallies.view import GroupView
+from evenscore.types import Floats
 
 LEVELS = np.linspace(0.05, 0.95, 20)
 DRAWS = 2000
@@ -46,9 +51,8 @@ def _check(view: GroupView, cut: Cut, direction: int, smoothing: Smoothing | Non
     here = wide.smoother(positive, np.array([cut.position]))
     # A smoother has weights for empty cells too, which the other side's people must not get.
     matrix = np.concatenate([there.matrix * (outside.W > 0), here.matrix * (inside.W > 0)])
-    fit = np.concatenate([there.local_fit(outside.Y), here.local_fit(inside.Y)])
     both = view.at(view.used)
-    matrix, fit = matrix[:, both.cells], fit[:, both.cells]
+    matrix = matrix[:, both.cells]
     with np.errstate(divide="ignore", invalid="ignore"):
         effective = both.effective_users(matrix)
         enough = (effective >= MIN_POINT) & np.isfinite(effective)  # without anybody near it would be infinite
@@ -56,22 +60,42 @@ def _check(view: GroupView, cut: Cut, direction: int, smoothing: Smoothing | Non
     if not (keep.any() and enough[-1]):
         return OtherSide(group, reason=f"fewer than {MIN_POINT} effective users on the other side of the threshold, or at it")
     kept = np.append(keep, True)
-    scaled = (matrix * small_sample(effective)[:, None])[kept]
-    covariance = both.covariance(scaled, scaled * fit[kept])
-    contrast = direction * np.column_stack([np.eye(int(keep.sum())), -np.ones(int(keep.sum()))])
     level = np.concatenate([there.curve(outside.Y, outside.tilt)[keep], here.curve(inside.Y, inside.tilt)])
-    excess, spread = contrast @ level, contrast @ covariance @ contrast.T
-    variance = np.diag(spread)
-    known = variance > 1e-14 * max(float(np.diag(covariance).max()), 1e-300)
+    fit = np.where(outside.W > 0, wide.at(wide.h / ONE_SIDED).fit_at(beyond), here.local_fit(inside.Y)[0])[both.cells]
+    if view.tally.binary:
+        level, fit = np.clip(level, 0, 1), np.clip(fit, 0, 1)
+    law, spread = _differences(both, matrix[kept], level, fit, direction)
+    excess = direction * (level[:-1] - level[-1])
+    known = law.variance > ROUNDING * float(both.sums.Y2.sum() / both.sums.W.sum()) / effective[kept][:-1]
     if not known.any():
         return OtherSide(group, reason="the outcomes do not vary")
-    se = np.sqrt(variance[known])
-    z = excess[known] / se
-    maxima = (draw_normal(spread[np.ix_(known, known)], rng, DRAWS) / se).max(axis=1)
+    known &= np.abs(law.skewness) <= SKEWNESS[1]
+    if not known.any():
+        return OtherSide(group, reason="too few events, or too skewed outcomes, to tell what chance may have done")
+    z = law.at(known).z(excess[known])
+    maxima = draw_normal(correlation(spread[np.ix_(known, known)]), rng, DRAWS).max(axis=1)
     worst = int(np.argmax(z))
     p = empirical_p(maxima, float(z[worst]), lambda x: _tail(x, len(z))) if z[worst] > 0 else PValue(1.0, "draws")
     at_score = float(cut.lattice.to_score(points[keep][known][[worst]])[0])
     return OtherSide(group, float(excess[known][worst]), at_score, p.value)
+
+
+def _differences(view: GroupView, matrix: Floats, level: Floats, fit: Floats, direction: int) -> tuple[Law, Floats]:
+    """How the levels but the last less the last one are distributed, if they were equal, and their covariance (n, n)."""
+    side, corr = side_spread(view, matrix, fit, level, user_correlation([view], [fit]))
+    last = np.full(len(level) - 1, len(level) - 1)
+    first = np.arange(len(last))
+    one, two = side.at(first), side.at(last)
+    law_one, law_two = one.law, two.law
+    if isinstance(one, RateLaw) and isinstance(two, RateLaw):
+        share = np.divide(two.squares, one.squares + two.squares, out=np.full(len(last), 0.5), where=one.squares + two.squares > 0)
+        common = share * level[:-1] + (1 - share) * level[-1]
+        law_one, law_two = one.with_rate(common), two.with_rate(common)
+    law = law_one.minus(law_two, corr[:-1, -1] * law_one.se * law_two.se)
+    contrast = np.column_stack([np.eye(len(last)), -np.ones(len(last))])
+    se = np.append(law_one.se, law_two.se.max(initial=0.0))
+    spread = contrast @ (corr * np.outer(se, se)) @ contrast.T
+    return law if direction > 0 else law.turned, spread
 
 
 def _tail(z: float, n: int) -> float:

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.estimation.gaps import ROUNDING
-from evenscore.estimation.inference import DRAWS, RESOLVED, draw_normal, seeded, welch_df, welch_t, welch_z
+from evenscore.estimation.gaps import ROUNDING, SKEWNESS
+from evenscore.estimation.inference import DRAWS, RESOLVED, draw_normal, seeded
 from evenscore.estimation.multiplicity import holm, single_step
-from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
-from evenscore.marginal.boundary import Edge, shared_covariance
+from evenscore.marginal.boundary import Edge
+from evenscore.marginal.levels import Differences, Levels, Shared
 from evenscore.marginal.marginal_result import MarginalPair, why
 from evenscore.parity.joint import FEWEST_DRAWS, MOST_DRAWN
 from evenscore.tables import label_text
-from evenscore.tallies.pairs import PairMatrices
-from evenscore.types import Floats, Ints
+from evenscore.types import Floats, Mask
 
-Shared = dict[tuple[int, int], PairMatrices]
+CONSTANT = "the outcomes at the threshold do not vary, so there is nothing to compare"
+BENT = "the curve bends so fast within the bandwidth {:.3g} that it could make all of the gap; more users are needed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,133 +49,111 @@ class Pairing:
     seed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Gaps:
-    """Differences of two groups' levels, (n_pairs,) each; nan where a group has none.
+def differences(edges: Sequence[Edge | None], pairs: Sequence[tuple[int, int]], shared: Shared) -> tuple[Differences | None, Mask]:
+    """The gaps of those pairs of which both groups have a level, and which these are, (n_pairs,)."""
+    known = [number for number, edge in enumerate(edges) if edge is not None]
+    place = {number: position for position, number in enumerate(known)}
+    both = np.array([i in place and j in place for i, j in pairs])
+    if not both.any():
+        return None, both
+    left, right = np.array([(place[i], place[j]) for (i, j), kept in zip(pairs, both, strict=True) if kept]).T
+    moved = {(place[i], place[j]): cross for (i, j), cross in shared.items() if i in place and j in place}
+    levels = Levels.of([edge for edge in edges if edge is not None])
+    return Differences.of(levels, left, right, moved), both
 
-    size; variance and df around own fits; null_variance and null_df with a common level imposed.
+
+def compare(
+    standings: Sequence[Standing], shared: Shared, bent: Mask, bandwidth: float, higher: int, pairing: Pairing
+) -> tuple[tuple[MarginalPair, ...], str]:
+    """Every chosen pair, adjusted for their number, with verdicts; higher: 1 when a higher outcome is the higher standard.
+
+    bent: (n_pairs,), where the bend of a curve that both groups have could make the gap at this bandwidth.
     """
-
-    size: Floats
-    variance: Floats
-    df: Floats
-    null_variance: Floats
-    null_df: Floats
-
-    @property
-    def p_equal(self) -> Floats:
-        """P-values of no difference, with the null imposed."""
-        from scipy import special
-
-        with np.errstate(divide="ignore", invalid="ignore"):
-            z = welch_z(self.size / np.sqrt(self.null_variance), self.null_df)
-        return np.where(self.null_variance > 0, 2 * special.ndtr(-np.abs(z)), np.nan)
-
-
-def differences(edges: Sequence[Edge | None], shared: Shared, left: Ints, right: Ints) -> Gaps:
-    """Every pair's difference. Under the null both have the level of their mean, weighted by effective users, and own slopes.
-
-    A group's variance is a quadratic in how far the null moves its level, so that pairs cost next to nothing.
-    """
-    level, base, users = (np.array([np.nan if e is None else value(e) for e in edges]) for value in (_level, _base, _users))
-    quadratic = np.array([[np.nan] * 3 if edge is None else edge.moved_variance() for edge in edges])
-    n_a, n_b = users[left], users[right]
-    common = (n_a * base[left] + n_b * base[right]) / (n_a + n_b)
-    estimates: list[Floats] = []
-    for imposed in (False, True):
-        variances = []
-        for side in (left, right):
-            own, linear, square = quadratic[side].T
-            moved = common - base[side] if imposed else np.zeros(len(side))
-            variances.append(np.maximum(own + linear * moved + square * moved**2, 0))
-        cross = np.zeros(len(left))
-        for number, (i, j) in enumerate(zip(left.tolist(), right.tolist(), strict=True)) if shared else ():
-            a, b, pairs = edges[i], edges[j], shared.get((i, j))
-            if a is not None and b is not None and pairs is not None:
-                cross[number] = shared_covariance(pairs, a, b, float(common[number]) if imposed else None)
-        df = welch_df(variances[0], n_a - 1, variances[1], n_b - 1)
-        estimates += [np.maximum(variances[0] + variances[1] - 2 * cross, 0), df]
-    return Gaps(level[left] - level[right], *estimates)
-
-
-def _level(edge: Edge) -> float:
-    return edge.level
-
-
-def _base(edge: Edge) -> float:
-    return float(edge.coefficients[0])
-
-
-def _users(edge: Edge) -> float:
-    return edge.effective_users
-
-
-def student(alpha: float, df: Floats) -> Floats:
-    """Two-sided Student quantiles; nan without degrees of freedom."""
-    from scipy import special
-
-    known = df > 0
-    return np.where(known, welch_t(np.full(len(df), special.ndtri(1 - alpha / 2)), np.where(known, df, 1.0)), np.nan)
-
-
-def compare(standings: Sequence[Standing], shared: Shared, higher: int, pairing: Pairing) -> tuple[tuple[MarginalPair, ...], str]:
-    """Every chosen pair, adjusted for their number, with verdicts; higher: 1 when a higher outcome is the higher standard."""
-    from scipy import special
-
     chosen, alpha, tolerance = pairing.chosen, pairing.alpha, pairing.tolerance
-    left, right = np.array(chosen).T
-    edges = [standing.judged for standing in standings]
-    gaps = differences(edges, shared, left, right)
-    averages = differences([standing.average for standing in standings], shared, left, right)
-    scatter = np.array(
-        [s.scatter / edge.effective_users if edge is not None else np.nan for s, edge in zip(standings, edges, strict=True)]
-    )
-    with np.errstate(invalid="ignore"):
-        varies = np.minimum(gaps.variance, gaps.null_variance) > ROUNDING * (scatter[left] + scatter[right])
-    p_equal = np.where(varies, gaps.p_equal, np.nan)
-    se = np.sqrt(np.where(varies, gaps.variance, np.nan))
-    margin = student(alpha, gaps.df) * se
-    p_values = p_equal
-    if tolerance is not None:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            excess = welch_z((np.abs(gaps.size) - tolerance) / se, gaps.df)
-        p_values = np.where(np.isnan(p_equal), np.nan, np.where(excess > 0, 2 * special.ndtr(-excess), 1.0))
-    adjusted, how = _adjust(edges, shared, left, right, p_values, pairing.seed)
-    null_se = np.sqrt(np.where(varies, gaps.null_variance, np.nan))
-    detectable = (student(alpha / len(chosen), gaps.null_df) + special.ndtri(POWER)) * null_se + (tolerance or 0.0)
-    numbers = {
-        "gap": gaps.size,
-        "se": se,
-        "ci_low": gaps.size - margin,
-        "ci_high": gaps.size + margin,
-        "p_value": p_values,
-        "p_adjusted": adjusted,
-        "p_equal": p_equal,
-        "average_gap": averages.size,
-        "p_average": averages.p_equal,
-        "minimum_detectable_gap": detectable,
-    }
-    columns = {name: values.tolist() for name, values in numbers.items()}
+    columns = {name: np.full(len(chosen), np.nan) for name in MarginalPair.NUMBERS}
+    reasons = np.full(len(chosen), "", dtype=object)
+    how = "nothing, there is one pair"
+    averages, known = differences([standing.average for standing in standings], chosen, shared)
+    if averages is not None:
+        columns["average_gap"][known], columns["p_average"][known] = averages.size, averages.p_equal
+    gaps, judged = differences([standing.judged for standing in standings], chosen, shared)
+    if gaps is not None:
+        reasons[judged] = _reasons(gaps, _scatter(standings, judged, chosen))
+        reasons[judged & bent & (reasons == "")] = BENT.format(bandwidth)
+        able = reasons[judged] == ""
+        found = _numbers(gaps, alpha, len(chosen), tolerance)
+        found |= {name: np.where(able, found[name], np.nan) for name in ("p_value", "p_equal", "minimum_detectable_gap")}
+        found["p_adjusted"], how = _adjust(gaps, found["p_value"], pairing.seed)
+        for name, values in found.items():
+            columns[name][judged] = values
+    rows = {name: values.tolist() for name, values in columns.items()}
     return tuple(
-        _pair(standings[i], standings[j], {name: values[number] for name, values in columns.items()}, higher, alpha, tolerance)
-        for number, (i, j) in enumerate(chosen)
+        _pair(standings[i], standings[j], {name: values[n] for name, values in rows.items()}, reasons[n], higher, alpha, tolerance)
+        for n, (i, j) in enumerate(chosen)
     ), how
 
 
-def _adjust(
-    edges: Sequence[Edge | None], shared: Shared, left: Ints, right: Ints, p_values: Floats, seed: int
-) -> tuple[Floats, str]:
+def _scatter(standings: Sequence[Standing], judged: Mask, chosen: Sequence[tuple[int, int]]) -> Floats:
+    """The variance that each judged pair's gap would have by its mean squared outcomes."""
+    size = np.array([s.scatter / s.judged.effective_users if s.judged is not None else np.nan for s in standings])
+    left, right = np.array(chosen)[judged].T
+    return size[left] + size[right]
+
+
+def _reasons(gaps: Differences, scatter: Floats) -> list[str]:
+    """Why a gap cannot be judged, if so: nothing varies, or too little is known about how far chance takes it."""
+    reasons = []
+    skewed, constant = np.abs(gaps.null.skewness) > SKEWNESS[1], ~(gaps.null.variance > ROUNDING * scatter)
+    thirds = [np.abs(side.law.third) for side in gaps.sides]
+    for number, (i, j) in enumerate(zip(gaps.left.tolist(), gaps.right.tolist(), strict=True)):
+        if constant[number]:
+            reasons.append(CONSTANT)
+        elif skewed[number]:
+            index = i if thirds[0][number] >= thirds[1][number] else j
+            reasons.append(_rare(gaps.levels.edges[index], float(gaps.common[number])))
+        else:
+            reasons.append("")
+    return reasons
+
+
+def _rare(edge: Edge, common: float) -> str:
+    """That a group's level is too skewed to be judged."""
+    if not edge.side.tally.binary:
+        return f"outcomes too skewed for so few users of {edge.side.name} at the threshold"
+    event = "event" if common < 0.5 else "outcome of 0"
+    return f"fewer than 1 expected {event} in {edge.side.name} at the threshold, too few to judge it by"
+
+
+def _numbers(gaps: Differences, alpha: float, n_pairs: int, tolerance: float | None) -> dict[str, Floats]:
+    """What is known about gaps that can be judged, before their number is allowed for."""
+    from scipy import special
+
+    shown, p_equal = gaps.shown, gaps.p_equal
+    low, high = shown.limits(float(special.ndtri(1 - alpha / 2)))
+    p_values = p_equal
+    if tolerance is not None:
+        excess = shown.excess(tolerance)
+        p_values = np.where(np.isnan(p_equal), np.nan, np.where(excess > 0, np.fmax(2 * special.ndtr(-excess), p_equal), 1.0))
+    return {
+        "gap": gaps.size,
+        "se": shown.errors,
+        "ci_low": low,
+        "ci_high": high,
+        "p_value": p_values,
+        "p_equal": p_equal,
+        "minimum_detectable_gap": gaps.detectable(alpha / n_pairs) + (tolerance or 0.0),
+    }
+
+
+def _adjust(gaps: Differences, p_values: Floats, seed: int) -> tuple[Floats, str]:
     """Single-step adjusted p-values from joint draws of all groups' levels, as pairs share groups; nan stays."""
     from scipy import special
 
     judged = np.isfinite(p_values)
     if judged.sum() < 2:
         return p_values, "nothing, there is one pair"
-    covariance = np.diag([0.0 if edge is None else edge.variance() for edge in edges])
-    for (i, j), pairs in shared.items():
-        a, b = edges[i], edges[j]
-        if a is not None and b is not None:
-            covariance[i, j] = covariance[j, i] = shared_covariance(pairs, a, b)
+    left, right = gaps.left, gaps.right
+    covariance = _covariance(gaps)
     n_draws = int(np.clip(MOST_DRAWN // len(left), FEWEST_DRAWS, DRAWS))
     noise = draw_normal(covariance, seeded(seed, 11), n_draws)
     variance = np.diag(covariance)
@@ -190,15 +168,25 @@ def _adjust(
     return adjusted, how if complete else how + ", far tails by Holm's method"
 
 
-def _pair(a: Standing, b: Standing, numbers: dict[str, Any], higher: int, alpha: float, tolerance: float | None) -> MarginalPair:
+def _covariance(gaps: Differences) -> Floats:
+    """Of all groups' levels, (n_groups, n_groups)."""
+    variance = gaps.levels.variance
+    covariance = np.diag(variance)
+    shared = gaps.together * np.sqrt(variance[gaps.left] * variance[gaps.right])
+    covariance[gaps.left, gaps.right] = covariance[gaps.right, gaps.left] = shared
+    return covariance
+
+
+def _pair(
+    a: Standing, b: Standing, numbers: dict[str, Any], reason: str, higher: int, alpha: float, tolerance: float | None
+) -> MarginalPair:
     """One pair with its verdict and why."""
     if a.judged is None or b.judged is None:
         reasons = [f"{label_text(side.group)}: {side.reason}" for side in (a, b) if side.reason]
         return MarginalPair(a.group, b.group, reason="; ".join(reasons), **numbers)
     first = numbers["gap"] * higher > 0
     group = a.group if first else b.group
-    if np.isnan(numbers["p_value"]):
-        reason = "the outcomes at the threshold do not vary, so there is nothing to compare"
+    if reason:
         return MarginalPair(a.group, b.group, higher=group, reason=reason, **numbers)
     verdict = INCONCLUSIVE
     if numbers["p_adjusted"] <= alpha:
@@ -207,5 +195,4 @@ def _pair(a: Standing, b: Standing, numbers: dict[str, Any], higher: int, alpha:
         verdict = PARITY
     words = (a, b) if first else (b, a)
     labels = (label_text(words[0].group), label_text(words[1].group))
-    reason = why(verdict, numbers, tolerance, labels)
-    return MarginalPair(a.group, b.group, higher=group, verdict=verdict, reason=reason, **numbers)
+    return MarginalPair(a.group, b.group, higher=group, verdict=verdict, reason=why(verdict, numbers, tolerance, labels), **numbers)

@@ -8,8 +8,10 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from evenscore.calibration.kernel_map import KernelMap
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, OptionError, is_finite, require_alpha, require_option, shortened
+from evenscore.estimation.fitted_curves import within_users
 from evenscore.estimation.inference import seeded
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.marginal.cut import Cut, cut_words, make_cuts, outcomes_rise
@@ -17,7 +19,7 @@ from evenscore.tallies.tally_state import WEIGHTINGS, Tally, require_groups
 from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
 from evenscore.thresholds.solver import Ladder, solve
-from evenscore.thresholds.strictness_curves import Rung, draw_curves, knot_covariance, make_rung, ranks
+from evenscore.thresholds.strictness_curves import Rung, draw_curves, make_rung, ranks
 from evenscore.thresholds.thresholds_result import STRATEGIES, GroupThreshold, Rates, ThresholdCurve, Thresholds
 from evenscore.types import Floats
 
@@ -171,8 +173,10 @@ def _rungs(views: Sequence[GroupView], cuts: Sequence[Cut], higher: int, smoothi
         raise DataError(f"no group has a curve to solve on ({words})")
     people = [float(view.sums.A.sum()) for view in views]
     shares = [own / sum(people) for own in people]
+    pooled = KernelMap(smoothing).fit(GroupView.whole(views[0].tally, views[0].weighting))
+    alike = within_users(views)
     return {
-        index: make_rung(views, cuts, index, higher=higher, smoothing=smoothing, share=shares[index])
+        index: make_rung(views, cuts, index, higher=higher, smoothing=smoothing, share=shares[index], pooled=pooled, alike=alike)
         for index, reason in enumerate(reasons)
         if not reason
     }
@@ -298,7 +302,7 @@ def _fall(rung: Rung) -> str | None:
     gap = np.abs(rung.value - rung.level)
     if not gap.any():
         return None
-    se = np.sqrt(np.maximum(np.diag(knot_covariance(rung)), 0))
+    se = rung.side.law.se
     worst = int(np.argmax(np.where(rung.weight > 0, gap, 0) - CLEAR * se))
     if gap[worst] <= CLEAR * se[worst]:
         return None

@@ -12,23 +12,27 @@ from evenscore.calibration.kernel_map import KernelMap
 from evenscore.calibration.maps import knot_weights
 from evenscore.estimation.inference import draw_normal, small_sample
 from evenscore.estimation.kernels import smoother
+from evenscore.estimation.nulls import side_spread
 from evenscore.estimation.smoothing import Smoothing
+from evenscore.estimation.spreads import BORROWED_EVENTS, SideLaw, effective_users, rate_spread
 from evenscore.marginal.boundary import edge_smoothing
 from evenscore.marginal.cut import Cut
-from evenscore.tallies.view import GroupView, residual_covariance
+from evenscore.tallies.view import GroupView
 from evenscore.thresholds.solver import Ladder
 from evenscore.types import Floats, Ints
 
 DRAWS = 300
+QUANTILES = np.linspace(0.0, 4.0, 13)
 UNSEEN_KNOTS = 16
 SLOPE_WIDTH = 3.0  # a slope needs more room than a level: bandwidths of the marginal test
 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One group ready to be solved: its ladder, outcomes at the knots as estimated and their influence, signed along strictness.
+    """One group ready to be solved: its ladder, outcomes at the knots as estimated and how sure they are, signed along strictness.
 
-    value: (k,) as the calibrator fits it; weight: (k,) of people near a knot; matrix, fitted: (k, n_cells), the influence of users;
+    value: (k,) as the calibrator fits it; weight: (k,) of people near a knot; matrix: (k, n_cells), what makes the values of
+    outcome sums; fit: (n_cells,), what outcomes scatter around; side: how values are distributed, without the sign; corr: (k, k);
     seen: the least strict cut at which outcomes are known; level: value made monotone; remark: why nothing can be said beyond it.
     """
 
@@ -37,16 +41,29 @@ class Rung:
     value: Floats
     weight: Floats
     matrix: Floats
-    fitted: Floats
+    fit: Floats
+    side: SideLaw
+    corr: Floats
     seen: float
     level: Floats
     remark: str = ""
 
 
 def make_rung(
-    views: Sequence[GroupView], cuts: Sequence[Cut], index: int, *, higher: int, smoothing: Smoothing, share: float
+    views: Sequence[GroupView],
+    cuts: Sequence[Cut],
+    index: int,
+    *,
+    higher: int,
+    smoothing: Smoothing,
+    share: float,
+    pooled: Fit,
+    alike: float,
 ) -> Rung:
-    """The curve and people of the group at a position along strictness; share: of all people that are in it."""
+    """The curve and people of the group at a position along strictness; share: of all people that are in it.
+
+    pooled: the curve of all groups; alike: the correlation of a user's 0/1 outcomes.
+    """
     view, cut = views[index], cuts[index]
     fit = KernelMap(smoothing).fit(view)
     seen = float(np.min(cut.sign * fit.score))
@@ -61,17 +78,38 @@ def make_rung(
     order = np.argsort(cut.sign * fit.score)
     weight = knot_weights(fit.score, view.score, view.sums.A)[order]
     value = higher * fit.value[order]
+    matrix = (fit.matrix / (fit.matrix @ view.sums.W)[:, None])[order]
+    scatter, here = _scatter_around(view, fit, pooled)
+    side, corr = side_spread(view, matrix, scatter, here[order], alike)
     return Rung(
         view=view,
         ladder=ladder,
         value=value,
         weight=weight,
-        matrix=fit.matrix[order],
-        fitted=fit.fitted[order],
+        matrix=matrix,
+        fit=scatter,
+        side=side,
+        corr=corr,
         seen=seen,
         level=_level(value, weight),
         remark=remark,
     )
+
+
+def _scatter_around(view: GroupView, fit: Fit, pooled: Fit) -> tuple[Floats, Floats]:
+    """What outcomes scatter around, at the cells and at the knots.
+
+    Few events of 0/1 outcomes say little about how many others there might have been: a curve is moved towards that of all groups,
+    as if they had shown ``BORROWED_EVENTS`` more.
+    """
+    if not view.tally.binary:
+        return np.interp(view.score, fit.score, fit.value), fit.value
+    common = pooled.at(fit.score)
+    users = effective_users(view, fit.matrix)
+    events = 4 * users * rate_spread((common + fit.value) / 2)
+    own = events / (events + BORROWED_EVENTS)
+    mixed = own * fit.value + (1 - own) * common
+    return np.interp(view.score, fit.score, mixed), mixed
 
 
 def _ladder(cut: Cut, view: GroupView, fit: Fit, share: float) -> Ladder:
@@ -151,28 +189,45 @@ def _level(value: Floats, weight: Floats) -> Floats:
 
 
 def draw_curves(rungs: Sequence[Rung], higher: int, rng: np.random.Generator) -> list[list[Floats]]:
-    """What else the curves might have been: for each group a list of outcomes at its knots, made monotone."""
-    tally = rungs[0].view.tally
-    sizes = [len(rung.value) for rung in rungs]
-    ends = np.cumsum(sizes)
-    if not tally.cross:
-        noise = [draw_normal(knot_covariance(rung), rng, DRAWS) for rung in rungs]
+    """What else the curves might have been: for each group a list of outcomes at its knots, made monotone.
+
+    Normal draws that go together as the knots do, each turned into the limit that its knot has at this normal quantile: limits of
+    rates stay within [0, 1] and do not collapse where there is no event.
+    """
+    if not rungs[0].view.tally.cross:
+        normal = [draw_normal(rung.corr, rng, DRAWS) for rung in rungs]
     else:
-        joint = np.zeros((ends[-1], ends[-1]))
-        for i, a in enumerate(rungs):
-            for j, b in enumerate(rungs):
-                pairs = a.view.shared_pairs(b.view)
-                if pairs is not None:
-                    block = residual_covariance(pairs, a.matrix, a.fitted, b.matrix, b.fitted)
-                    joint[ends[i] - sizes[i] : ends[i], ends[j] - sizes[j] : ends[j]] = block
-        noise = np.split(draw_normal(joint, rng, DRAWS), ends[:-1], axis=1)
-    low, high = sorted((0.0, float(higher))) if tally.binary else (-np.inf, np.inf)
-    return [
-        [_level(draw, rung.weight) for draw in np.clip(rung.value + drawn, low, high)]
-        for rung, drawn in zip(rungs, noise, strict=True)
-    ]
+        ends = np.cumsum([len(rung.value) for rung in rungs])
+        normal = np.split(draw_normal(_joint(rungs), rng, DRAWS), ends[:-1], axis=1)
+    drawn = [_confidence(rung, higher, own) for rung, own in zip(rungs, normal, strict=True)]
+    return [[_level(curve, rung.weight) for curve in curves] for rung, curves in zip(rungs, drawn, strict=True)]
 
 
-def knot_covariance(rung: Rung) -> Floats:
-    """The user-robust covariance of the outcomes at the knots, (k, k)."""
-    return rung.view.covariance(rung.matrix, rung.fitted)
+def _confidence(rung: Rung, higher: int, normal: Floats) -> Floats:
+    """Outcomes at the knots, signed, with normal quantiles (draws, k): those that the estimate would be so far away from."""
+    level = higher * rung.value
+    limits = [rung.side.limits(level, float(z)) for z in QUANTILES]
+    # From the far lower limit over the estimate to the far upper one.
+    quantiles = np.concatenate([-QUANTILES[:0:-1], QUANTILES])
+    values = np.array([low for low, _ in limits[:0:-1]] + [level] + [high for _, high in limits[1:]])
+    values = np.where(np.isfinite(values), values, level)
+    return higher * np.array([np.interp(own, quantiles, knot) for own, knot in zip(normal.T, values.T, strict=True)]).T
+
+
+def _joint(rungs: Sequence[Rung]) -> Floats:
+    """How the knots of all groups go together when users are in several."""
+    blocks = []
+    for a in rungs:
+        row = []
+        for b in rungs:
+            pairs = None if a is b else a.view.shared_pairs(b.view)
+            size = np.outer(a.side.law.se, b.side.law.se)
+            if a is b:
+                row.append(a.corr)
+            elif pairs is None:
+                row.append(np.zeros_like(size))
+            else:
+                block = a.matrix @ pairs.residual(a.fit, b.fit) @ b.matrix.T
+                row.append(np.divide(block, size, out=np.zeros_like(size), where=size > 0))
+        blocks.append(row)
+    return np.block(blocks)
