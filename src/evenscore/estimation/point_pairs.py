@@ -74,7 +74,7 @@ def _own_curve(view: GroupView, smoothing: Smoothing, rho: float) -> OwnCurve | 
     else:
         points, counts = np.unique(view.quantiles(LEVELS), return_counts=True)
         mass = counts.astype(np.float64)
-        smoothing = settle(smoothing, [view])
+        smoothing = settle(smoothing, [view], rare=True)
     smooth = smoothing.smoother(view, points)
     effective = effective_users(view, smooth.matrix)
     keep = effective >= MIN_EFFECTIVE
