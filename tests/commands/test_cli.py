@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -268,9 +269,14 @@ def test_nulls_are_dropped_and_counted(folder):
 def test_assumptions_are_printed(folder):
     done = run("audit", folder / "comma.csv", *FULL)
     assert done.returncode == 1
-    assert "assumed: columns are separated by semicolons" in done.stdout and "assumed: s has a decimal comma" in done.stdout
+    assert (
+        "assumed: columns are separated by semicolons" in done.stdout
+        and "assumed: column 's' has a decimal comma: '" in done.stdout
+    )
     notes = json.loads(run("audit", folder / "comma.csv", *FULL, "--json", "-").stdout)["notes"]
-    assert notes == ["assumed: columns are separated by semicolons", "assumed: s has a decimal comma"]
+    assert len(notes) == 2 and notes[0] == "assumed: columns are separated by semicolons"
+    written, read = re.fullmatch(r"assumed: column 's' has a decimal comma: '(.*)' is read as (.*)", notes[1]).groups()
+    assert written == read.replace(".", ",")
 
 
 def test_options_reach_the_test(folder):

@@ -77,6 +77,6 @@ def test_a_column_in_two_roles_has_one_type():
 
 def test_what_is_assumed_is_said():
     assert typed(["0,5", "NA"], score=True)[1].notes == (
-        "assumed: x has a decimal comma",
-        "assumed: x is missing where it says NA or the like, in 1 of 2 rows",
+        "assumed: column 'x' has a decimal comma: '0,5' is read as 0.5",
+        "assumed: column 'x' is missing where it says 'NA' or the like, in 1 of 2 rows",
     )

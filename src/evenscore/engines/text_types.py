@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from evenscore.data.columns import Column, shortened
 from evenscore.data.groups import MAX_GROUPS
@@ -91,6 +92,10 @@ def _count(condition: str) -> str:
     return f"count(*) FILTER ({condition})"
 
 
+def _first_value(source: str, value: str, condition: str) -> Any:
+    return query(f"SELECT {value} FROM {source} WHERE {condition} LIMIT 1").fetchone()[0]
+
+
 def _type_numbers(source: str, text: str, *, is_id: bool) -> Typed:
     """The type of groups or ids that are not all written as integers usually are.
 
@@ -126,14 +131,19 @@ def _read_numbers(source: str, text: str, name: str, role: str) -> Typed:
     ).fetchone()
     notes = []
     if n_missing:
-        notes.append(f"assumed: {name} is missing where it says NA or the like, in {n_missing:,} of {n_rows:,} rows")
+        written = shortened(_first_value(source, text, missing))
+        notes.append(
+            f"assumed: column {shortened(name)} is missing where it says {written} or the like, in {n_missing:,} of {n_rows:,} rows"
+        )
     if n_plain == n_texts - n_missing:
         return Typed(f"CASE WHEN NOT {missing} THEN CAST({text} AS DOUBLE) END", "DOUBLE", tuple(notes))
     if n_truths == n_texts:
         return Typed(f"CAST({text} AS BOOLEAN)", "BOOLEAN")
     if n_commas == n_texts - n_missing:
         number = f"CAST(replace(replace(trim({text}), '.', ''), ',', '.') AS DOUBLE)"
-        notes.insert(0, f"assumed: {name} has a decimal comma")
+        not_plain = f"NOT {missing} AND TRY_CAST({text} AS DOUBLE) IS NULL"
+        written, read = shortened(_first_value(source, text, not_plain)), _first_value(source, number, not_plain)
+        notes.insert(0, f"assumed: column {shortened(name)} has a decimal comma: {written} is read as {read!r}")
         return Typed(f"CASE WHEN NOT {missing} THEN {number} END", "DOUBLE", tuple(notes))
     if n_plain < n_texts / 2:
         return Typed(text, "VARCHAR")
