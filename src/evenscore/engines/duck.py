@@ -153,10 +153,10 @@ def complaints() -> tuple[type[Exception], ...]:
     return (_duckdb().Error, EvenscoreError)
 
 
-def retry_step(step: Callable[[dict[str, str]], Done], blame: Callable[[str], str]) -> Done:
+def retry_step(step: Callable[[dict[str, str]], Done], explain: Callable[[str], str]) -> Done:
     """Take a step with the usual settings; when a CSV turns out to be in another encoding, again with that.
 
-    ``blame`` names what cannot be read, given DuckDB's complaint.
+    ``explain`` names what cannot be read and says why, given DuckDB's complaint.
     """
     settings: dict[str, str] = {}
     while True:
@@ -167,7 +167,7 @@ def retry_step(step: Callable[[dict[str, str]], Done], blame: Callable[[str], st
             better = _remedy(str(error), settings)
             if better == settings:
                 complaint = shorten_complaint(str(error))
-                raise spill_failure(complaint) or FileError(f"cannot read {blame(complaint)}: {complaint}") from None
+                raise spill_failure(complaint) or FileError(f"cannot read {explain(complaint)}") from None
             settings = better
 
 

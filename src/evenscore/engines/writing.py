@@ -10,7 +10,7 @@ from typing import Any
 from evenscore.engines.copying import AS_IT_IS, copied_whole
 from evenscore.engines.duck import PLAIN, Share, connect, run_query
 from evenscore.engines.files import open_files
-from evenscore.engines.paths import Paths, find_files
+from evenscore.engines.paths import TAKEN_IN, Paths, find_files, is_taken_in
 from evenscore.engines.sources import Source
 from evenscore.engines.sql import DUCKDB
 from evenscore.errors import DataError, FileError, OptionError, hush, listing, shortened
@@ -197,6 +197,8 @@ def refuse_overwriting(data: Paths, path: Path, overwrite: bool = False) -> None
     """The result must not take the place of what it is made from, nor of anything else unless told so."""
     if path.exists() and file_identity(path) in map(file_identity, find_files(data)):
         raise OptionError(f"{named(path)} is read and written at once; give the result another name")
+    if is_taken_in(path, data):
+        raise OptionError(f"{named(path)} {TAKEN_IN}")
     refuse_existing(path, overwrite)
 
 
