@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import itertools
 import uuid
 
 import duckdb
@@ -11,6 +12,7 @@ import pytest
 from black_box import COLUMNS, CONTAINERS, NAMES, assert_alike, csv_text, ended, in_spilled_csv, people, some
 
 import evenscore as es
+from hostile import THOROUGH
 
 N_USERS = 60
 BASE = people(600, seed=4, n_users=N_USERS)
@@ -344,16 +346,65 @@ def test_people_of_weight_0_are_no_users_in_any_engine(container, how, tmp_path)
     assert_alike(found, es.tally(data, **NAMES, weight="v", lattice=es.Lattice(0, 1)))
 
 
+def with_strange_nobodies(scores, role):
+    """The same people, and others who count for nothing, with scores and outcomes that nobody else has."""
+    data, both = with_nobodies("zero people")
+    nobody = both["v"] == 0
+    if scores == "few":
+        for frame in (data, both):
+            frame["s"] = frame["s"].round(1)
+    elif scores == "wide":
+        for frame in (data, both):
+            frame["s"] = 100 * frame["s"] - 30
+    both["s"] = np.where(nobody, both["s"] * 1e4 - 77, both["s"])
+    both["y"] = np.where(nobody, 1e6, both["y"])
+    both["g"] = np.where(nobody, "a", both["g"])
+    if role == "count":
+        data, both = ({**frame, "v": frame["v"].astype(int)} for frame in (data, both))
+    order = np.random.default_rng(1).permutation(len(both["s"]))
+    return data, {name: column[order] for name, column in both.items()}
+
+
+@pytest.mark.parametrize("role", ["weight", "count"])
+@pytest.mark.parametrize("scores", ["unit", "few", "wide"])
+def test_people_of_weight_0_do_not_change_the_lattice(scores, role, tmp_path, monkeypatch):
+    """Nor whether outcomes are 0 and 1: in memory, in files that are fetched or scanned, and in Dask."""
+    data, both = with_strange_nobodies(scores, role)
+    for scale, user in itertools.product(("rank", "score"), (None, "u")) if THOROUGH else [("score", "u")]:
+        options = NAMES | {role: "v", "user": user, "scale": scale}
+        wanted = es.tally(data, **options)
+        for container, fetched in (("dict", True), ("csv", True), ("parquet", False), ("dask", True))[: None if THOROUGH else 3]:
+            with monkeypatch.context() as patched:
+                patched.setattr("evenscore.engines.relations.FETCHED_BYTES", 1 if fetched else 10**9)
+                found = es.tally(CONTAINERS[container](pa.table(both), tmp_path), **options)
+            assert found.lattice == wanted.lattice and found.binary == wanted.binary, (container, options)
+            assert_alike(found, wanted, folds=user is not None)
+
+
+def test_a_lattice_that_is_given_need_not_hold_people_of_weight_0():
+    data, both = with_strange_nobodies("few", "weight")
+    lattice = es.tally(data, **NAMES, weight="v").lattice
+    assert_alike(es.tally(both, **NAMES, weight="v", lattice=lattice), es.tally(data, **NAMES, weight="v", lattice=lattice))
+
+
+@pytest.mark.parametrize("container", ["dict", "dask"])
+def test_nobody_counts_where_weight_or_count_is_always_0(container, tmp_path):
+    table = people(40, seed=1)
+    half = np.arange(40) % 2
+    table = table.append_column("v", pa.array(1.0 * half)).append_column("k", pa.array(1 - half))
+    with pytest.raises(es.DataError, match="zero in each of the 40 rows"):
+        es.tally(CONTAINERS[container](table, tmp_path), **NAMES, weight="v", count="k")
+
+
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("way", ["expressions", "arrow"])
 def test_people_of_weight_0_are_no_users_in_spark(spark, way):
-    data, both = with_nobodies("zero people")
+    data, both = with_strange_nobodies("wide", "weight")
     frame = spark.createDataFrame(list(zip(*(column.tolist() for column in both.values()), strict=True)), list(both))
-    found = es.tally(frame, **NAMES, weight="v", lattice=es.Lattice(0, 1), way=way)
-    assert_alike(found, es.tally(data, **NAMES, weight="v", lattice=es.Lattice(0, 1)))
+    assert_alike(es.tally(frame, **NAMES, weight="v", way=way), es.tally(data, **NAMES, weight="v"))
 
 
 def test_a_bandwidth_does_not_depend_on_people_of_weight_0():

@@ -145,7 +145,7 @@ def tally_scan(scan: Scan, progress: Progress | None = None) -> Tally:
 
 def select_rows(relation: Any, facts: Survey) -> Any:
     """The relation that counting needs: short names, plain types, only rows that count."""
-    rows = relation if facts.fields.kept is None else relation.filter(facts.fields.kept)
+    rows = relation if facts.fields.counted is None else relation.filter(facts.fields.counted)
     key = "row_number() OVER () - 1" if facts.fields.user is None else facts.fields.key
     columns = {"key": key, **facts.selected}
     return rows.project(", ".join(f"{sql} AS {DUCKDB.name(name)}" for name, sql in columns.items()))

@@ -170,7 +170,7 @@ def pilot(engine: Spark, facts: Survey) -> tuple[float, int]:
     every = max(1, facts.recipe.n_rows // PILOT_ROWS)
     user = facts.fields.user.sql
     sampled = f"pmod(xxhash64({user}), {every}) = 0"
-    where = sampled if facts.fields.kept is None else f"{sampled} AND {facts.fields.kept}"
+    where = sampled if facts.fields.counted is None else f"{sampled} AND {facts.fields.counted}"
     from pyspark.sql.functions import expr
 
     counts = engine.frame.where(where).groupBy(expr(user).alias("u")).agg(expr("count(*)").alias("n"))
@@ -184,7 +184,7 @@ def add_up_lines(plan: SparkPlan, stack: contextlib.ExitStack) -> Any:
     from pyspark.sql.functions import expr
 
     facts, recipe = plan.facts, plan.facts.recipe
-    rows = plan.frame if facts.fields.kept is None else plan.frame.where(facts.fields.kept)
+    rows = plan.frame if facts.fields.counted is None else plan.frame.where(facts.fields.counted)
     key = "monotonically_increasing_id()" if facts.fields.user is None else facts.fields.key
     base = rows.selectExpr(f"{key} AS key", *(f"{sql} AS {SPARK.name(name)}" for name, sql in facts.selected.items()))
     if plan.way == "expressions":

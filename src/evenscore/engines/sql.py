@@ -132,8 +132,19 @@ class Fields:
 
     @property
     def kept(self) -> str | None:
-        """SQL for the rows that count; None when all do."""
+        """SQL for the rows without missing values, if others are left out; None when they are not."""
         return " AND ".join(f"NOT {field.is_null}" for field in self.every()) if self.nulls == "drop" else None
+
+    @property
+    def weighty(self) -> str | None:
+        """SQL for whether weight and count are above 0: other rows are nobody's; None when there is neither."""
+        sizes = [f"{size.number} > 0" for size in (self.weight, self.count) if size is not None]
+        return " AND ".join(sizes) or None
+
+    @property
+    def counted(self) -> str | None:
+        """SQL for the rows that are kept and somebody's; None when all are."""
+        return " AND ".join(condition for condition in (self.kept, self.weighty) if condition) or None
 
     @property
     def known(self) -> str | None:

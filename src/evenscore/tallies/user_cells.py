@@ -46,9 +46,7 @@ def user_cells(observations: Observations, lattice: Lattice, centre: float) -> U
         "part": observations.group.astype(np.int64),
         "cell": lattice.cell(s),
     }
-    counted = observations.counted
-    rows = {**place, **dict(zip(SUMS, columns, strict=True))}
-    return added(rows if counted is None else {name: column[counted] for name, column in rows.items()})
+    return added({**place, **dict(zip(SUMS, columns, strict=True))})
 
 
 def added(rows: Mapping[str, Array]) -> UserCells:
