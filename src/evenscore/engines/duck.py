@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import numpy as np
 
 from evenscore.data.columns import shortened
 from evenscore.data.spec import TallySpec
-from evenscore.engines.spill import spill_failure
+from evenscore.engines.spill import process_folder, spill_failure
 from evenscore.engines.sql import DUCKDB, NUMERIC_ROLES, Fields, find_fields, require_identity
 from evenscore.engines.survey import SKETCHED, Answers, Fact
 from evenscore.errors import DataError, EvenscoreError, FileError, no_column
@@ -58,7 +59,10 @@ Done = TypeVar("Done")
 
 
 def connect(*, threads: int | None = None, memory_limit: int | None = None, folder: Path | None = None) -> Any:
-    """A connection of its own; with a memory limit it keeps to its share, and writes nothing to disk unless there is a folder."""
+    """A connection of its own; with a memory limit it keeps to its share, and writes nothing to disk unless there is a folder.
+
+    Without a limit it spills what memory cannot hold to a folder that is removed with this process, never to the caller's.
+    """
     connection = _duckdb().connect()
     connection.execute("SET enable_progress_bar = true")  # else it cannot tell how far it is
     connection.execute("SET enable_progress_bar_print = false")
@@ -66,7 +70,9 @@ def connect(*, threads: int | None = None, memory_limit: int | None = None, fold
         connection.execute(f"SET threads = {threads}")
     if memory_limit is not None:
         connection.execute(f"SET memory_limit = '{max(int(ENGINE_SHARE * memory_limit), ENGINE_LEAST)}B'")
-        connection.execute(f"SET temp_directory = {DUCKDB.literal('' if folder is None else str(folder))}")
+    elif (shared := process_folder()) is not None:
+        folder = shared / secrets.token_hex(8)  # older versions do not expect others in theirs
+    connection.execute(f"SET temp_directory = {DUCKDB.literal('' if folder is None else str(folder))}")
     return connection
 
 

@@ -79,8 +79,7 @@ def _row_finder(observations: Observations) -> Callable[[int], Ints]:
 
     def rows_of(group: int) -> Ints:
         first = ends[group - 1] if group and n_groups > 8 else 0
-        rows = order[first : ends[group]] if n_groups > 8 else np.flatnonzero(observations.group == group)
-        return rows
+        return order[first : ends[group]] if n_groups > 8 else np.flatnonzero(observations.group == group)
 
     return rows_of
 
