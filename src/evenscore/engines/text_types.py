@@ -20,6 +20,7 @@ WHOLE = r"'\s*[-+]?[0-9]+\s*'"
 DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 MOMENT = DAY + r"[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
 ZONED = MOMENT + r"([zZ]|[-+][0-9]{2}(:?[0-9]{2})?)"
+LONG_INTEGERS = ("UBIGINT", "HUGEINT")  # for those that 63 bits cannot hold
 IDS = ("user", "query")  # roles of columns that only tell apart
 
 
@@ -75,8 +76,7 @@ def _guess(source: str, name: str, text: str, roles: list[str]) -> _Guess:
     is_id = all(role in IDS for role in roles)
     if re.fullmatch(NUMBER, first):
         integer = f"TRY_CAST({text} AS BIGINT)"
-        bad = f"count({text}) - {_count(f'CAST({integer} AS VARCHAR) = {text}')}"
-        return _Guess(Typed(integer, "BIGINT"), bad, lambda: fall_back(_type_numbers(source, text, is_id=is_id)))
+        return _Guess(Typed(integer, "BIGINT"), _count_unusual(text, integer), lambda: fall_back(_type_numbers(source, text, is_id=is_id)))
     if first.strip().lower() in ("true", "false"):
         bad = f"{text} IS NOT NULL AND lower(trim({text})) NOT IN ('true', 'false')"
         return _Guess(Typed(f"(lower(trim({text})) = 'true')", "BOOLEAN"), _count(bad), lambda: fall_back(as_text))
@@ -92,6 +92,11 @@ def _count(condition: str) -> str:
     return f"count(*) FILTER ({condition})"
 
 
+def _count_unusual(text: str, integer: str) -> str:
+    """SQL for how many texts are not the usual form of an integer."""
+    return f"count({text}) - {_count(f'CAST({integer} AS VARCHAR) = {text}')}"
+
+
 def _first_value(source: str, value: str, condition: str) -> Any:
     return query(f"SELECT {value} FROM {source} WHERE {condition} LIMIT 1").fetchone()[0]
 
@@ -101,6 +106,10 @@ def _type_numbers(source: str, text: str, *, is_id: bool) -> Typed:
 
     They are numbers if doubles hold them as they are written, and different fractions differ; 1 may also be written as 1.0.
     """
+    for kind in LONG_INTEGERS if is_id else LONG_INTEGERS[:1]:
+        integer = f"TRY_CAST({text} AS {kind})"
+        if query(f"SELECT {_count_unusual(text, integer)} FROM {source}").fetchone() == (0,):
+            return Typed(integer, kind)
     number = f"TRY_CAST({text} AS DOUBLE)"
     is_number = f"(regexp_full_match({text}, {DUCKDB.literal(NUMBER)}) AND isfinite({number}))"
     is_exact = f"(abs({number}) < 2^53 AND (length({text}) <= 15 OR CAST({number} AS VARCHAR) = {text}))"
