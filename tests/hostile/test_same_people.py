@@ -8,8 +8,9 @@ import uuid
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from black_box import COLUMNS, CONTAINERS, NAMES, assert_alike, csv_text, ended, in_spilled_csv, people, some
+from black_box import COLUMNS, CONTAINERS, NAMES, assert_alike, csv_text, ended, in_parquet, in_spilled_csv, people, some
 
 import evenscore as es
 from hostile import THOROUGH
@@ -413,3 +414,83 @@ def test_a_bandwidth_does_not_depend_on_people_of_weight_0():
     one, other = es.curves(es.tally(data, **options)), es.curves(es.tally(both, **options))
     assert getattr(other, "bandwidth", None) == getattr(one, "bandwidth", None)
     assert plain_numbers(one) == plain_numbers(other)
+
+
+# Groups are called the same everywhere
+
+UTC = datetime.UTC
+LABELS = {
+    "zoned": (
+        [datetime.datetime(2024, 3, 31, 1, 30, 0, 500_000, UTC), datetime.datetime(2024, 7, 1, tzinfo=UTC)],
+        pa.timestamp("us", "Europe/Berlin"),
+    ),
+    "zoned in nanoseconds": (
+        [datetime.datetime(2024, 3, 31, 1, tzinfo=UTC), datetime.datetime(2024, 7, 1, tzinfo=UTC)],
+        pa.timestamp("ns", "Asia/Tokyo"),
+    ),
+    "moments in nanoseconds": (
+        [datetime.datetime(2024, 3, 31, 1, 0, 0, 500_000), datetime.datetime(2024, 7, 1)],
+        pa.timestamp("ns"),
+    ),
+    "moments in seconds": ([datetime.datetime(2024, 3, 31, 1), datetime.datetime(2024, 7, 1)], pa.timestamp("s")),
+    "decimals": ([decimal.Decimal("-2"), decimal.Decimal("1.5")], pa.decimal128(12, 8)),
+    "small decimals": ([decimal.Decimal("1E-8"), decimal.Decimal("3")], pa.decimal128(12, 8)),
+    "times": ([datetime.time(1, 2, 3, 450_000), datetime.time(22)], pa.time64("us")),
+    "times in nanoseconds": ([datetime.time(1, 2, 3, 450_000), datetime.time(22)], pa.time64("ns")),
+}
+
+
+def labelled(kind):
+    labels, held = LABELS[kind]
+    table = people(300, seed=2)
+    place = [("a", "b").index(label) for label in table["g"].to_pylist()]
+    return table.set_column(2, "g", pa.array([labels[i] for i in place], type=held)), labels
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_labels_are_the_same_in_every_container(kind, tmp_path, monkeypatch):
+    """Also their types; 0.1.0 took the engine's own text, in the zone of its session."""
+    table, labels = labelled(kind)
+    wanted = es.tally(table, **NAMES)
+    assert list(map(repr, wanted.groups)) == list(map(repr, labels))
+    for container in ("dict", "pandas", "polars", "duckdb", "parquet", "dask"):
+        found = es.tally(CONTAINERS[container](table, tmp_path), **NAMES)
+        assert list(map(repr, found.groups)) == list(map(repr, labels)), container
+    session = duckdb.connect()
+    session.execute("SET TimeZone = 'America/New_York'")
+    monkeypatch.setattr("evenscore.engines.relations.FETCHED_BYTES", 10**9)
+    for data in (tmp_path / "rows.parquet", session.from_arrow(table)):
+        found = es.tally(data, **NAMES)
+        assert list(map(repr, found.groups)) == list(map(repr, labels)), "scanned"
+        assert_alike(found, wanted)
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_maps_know_the_labels_of_every_container(kind, tmp_path):
+    """A calibrator of frames is applied to files, arrays and by its SQL, whatever the zone of the session."""
+    table, labels = labelled(kind)
+    calibrator = es.calibrate(es.tally(CONTAINERS["pandas"](table, tmp_path), **NAMES), method="binning", bins=4)
+    calibrator.save(tmp_path / "map.json")
+    assert list(map(repr, es.Calibrator.load(tmp_path / "map.json").groups)) == list(map(repr, labels))
+    wanted = calibrator.transform(table["s"], table["g"])
+    assert ended("apply", tmp_path / "map.json", in_parquet(table, tmp_path), "--quiet", "-o", tmp_path / "out.parquet") == 0
+    np.testing.assert_allclose(pq.read_table(tmp_path / "out.parquet")["calibrated"].to_numpy(), wanted, rtol=1e-12)
+    session = duckdb.connect()
+    session.execute("SET TimeZone = 'America/New_York'")
+    session.register("rows", table)
+    found = session.execute(calibrator.to_sql(table="rows", score="s", group="g")).fetchnumpy()["calibrated"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_labels_are_the_same_in_spark(spark):
+    for kind, type_name in (("zoned", "timestamp"), ("small decimals", "decimal(12,8)")):
+        table, labels = labelled(kind)
+        rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        frame = spark.createDataFrame(rows, f"s double, y bigint, g {type_name}, u bigint")
+        found = es.tally(frame, **NAMES, way="expressions")
+        assert list(map(repr, found.groups)) == list(map(repr, labels))
+        assert_alike(found, es.tally(table, **NAMES))

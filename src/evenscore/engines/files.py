@@ -123,9 +123,7 @@ def _list_names(roles: Mapping[str, Any]) -> dict[str, list[str]]:
 def _fetch_columns(source: Source) -> dict[str, Any]:
     """The needed columns as arrays."""
     selected = source.selected
-    columns = fetch_arrays(
-        query(f"SELECT {', '.join(selected.values())} FROM {source.sql}"), source.types, selected, source.names.get("user", ())
-    )
+    columns = fetch_arrays(query(f"SELECT {', '.join(selected.values())} FROM {source.sql}"), source.types, selected, source.names)
     if all(len(values) == 0 for values in columns.values()):
         raise DataError(f"{list_paths(source.paths)}: the data has no rows, only the columns {listing(source.types)}")
     return columns

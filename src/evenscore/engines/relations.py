@@ -68,8 +68,7 @@ def fetch_relation(data: Any, roles: Mapping[str, Any]) -> dict[str, Any]:
     selected = select_columns(types, {}, names, "relation")
     if not selected:
         return {}
-    users = names.get("user", ())
-    return retry_step(lambda _: fetch_arrays(data.project(", ".join(selected.values())), types, selected, users), _explain_relation)
+    return retry_step(lambda _: fetch_arrays(data.project(", ".join(selected.values())), types, selected, names), _explain_relation)
 
 
 def fits_memory(n_rows: int, limit: int) -> bool:

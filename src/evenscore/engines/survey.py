@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from evenscore.data.columns import LARGEST, Column, shortened
-from evenscore.data.groups import MAX_GROUPS, groups_of
+from evenscore.data.groups import MAX_GROUPS, groups_of, label_from_text
 from evenscore.data.observations import EXACT, SCALE_WEIGHTS, SMALLEST, nobody_counts, nothing_left, null_hint
 from evenscore.data.spec import TallySpec
 from evenscore.engines.identity import TEXT_HINT
@@ -275,7 +275,10 @@ def _find_labels(engine: Engine, fields: Fields, n_rows: int) -> tuple[tuple[Any
             f"column {names} (group) has more than the {MAX_GROUPS} different values that are possible in {n_rows:,} rows: is it "
             "an id or a number? Cut numbers into bands first"
         )
-    columns = [Column(column.name, "group", _objects(answers[f"label_{i}"])) for i, column in enumerate(fields.groups)]
+    columns = []
+    for i, column in enumerate(fields.groups):
+        values = [label_from_text(column.kind, value) for value in answers[f"label_{i}"]]
+        columns.append(Column(column.name, "group", _objects(values)))
     codes, labels = groups_of(columns)
     texts = list(zip(*(answers[f"text_{i}"] for i in range(len(columns))), strict=True))
     return labels, tuple(texts[row] for row in np.argsort(codes))

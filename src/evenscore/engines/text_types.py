@@ -76,7 +76,9 @@ def _guess(source: str, name: str, text: str, roles: list[str]) -> _Guess:
     is_id = all(role in IDS for role in roles)
     if re.fullmatch(NUMBER, first):
         integer = f"TRY_CAST({text} AS BIGINT)"
-        return _Guess(Typed(integer, "BIGINT"), _count_unusual(text, integer), lambda: fall_back(_type_numbers(source, text, is_id=is_id)))
+        return _Guess(
+            Typed(integer, "BIGINT"), _count_unusual(text, integer), lambda: fall_back(_type_numbers(source, text, is_id=is_id))
+        )
     if first.strip().lower() in ("true", "false"):
         bad = f"{text} IS NOT NULL AND lower(trim({text})) NOT IN ('true', 'false')"
         return _Guess(Typed(f"(lower(trim({text})) = 'true')", "BOOLEAN"), _count(bad), lambda: fall_back(as_text))
