@@ -141,10 +141,17 @@ def test_what_memory_cannot_hold_never_goes_to_the_folder_of_the_caller(tmp_path
     assert not list(temporary.iterdir()) and not list(here.iterdir())
 
 
-def test_connections_do_without_a_place_for_temporary_files(tmp_path, monkeypatch):
+def no_place():
+    raise FileNotFoundError("No usable temporary directory found")
+
+
+@pytest.mark.parametrize("place", [lambda: "nowhere", no_place], ids=["a folder that is not there", "nothing can be written"])
+def test_connections_do_without_a_place_for_temporary_files(place, tmp_path, monkeypatch):
     monkeypatch.setattr(spill, "_FOLDERS", {})
-    monkeypatch.setattr(spill.tempfile, "gettempdir", lambda: str(tmp_path / "nowhere"))
+    monkeypatch.setattr(spill.tempfile, "gettempdir", place)
     assert duck.connect().execute("SELECT current_setting('temp_directory')").fetchone() == ("",)
+    with pytest.raises(es.FileError, match="temporary"), spill_folder():
+        pass
 
 
 @pytest.mark.parametrize("limit", ["", "1 potato", "-1GB", "150MB", 0, True, "GB", "1.2.3GB", None])

@@ -48,14 +48,22 @@ def spill_failure(complaint: str) -> FileError | None:
     """The error when DuckDB complains that temporary files cannot be written; None when it complains of something else."""
     if not any(words in complaint.lower() for words in ("no space left", "could not write", "file too large", "failed to offload")):
         return None
-    folder = tempfile.gettempdir()
+    folder = _temporary_place()
     return FileError(f"cannot write temporary files to {folder}: {complaint}; make room there, or let TMPDIR name another place")
+
+
+def _temporary_place() -> Path:
+    """Where temporary files go; TMPDIR says where."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:  # nothing may be written anywhere, as in a container whose disk is read-only
+        raise FileError("there is no place for temporary files; let TMPDIR name a folder that can be written to") from None
 
 
 @contextlib.contextmanager
 def spill_folder() -> Iterator[Path]:
     """A temporary folder; folders that killed runs left behind are removed first."""
-    parent = Path(tempfile.gettempdir())  # TMPDIR says where
+    parent = _temporary_place()
     sweep(parent)
     try:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
