@@ -424,19 +424,19 @@ LABELS = {
         [datetime.datetime(2024, 3, 31, 1, 30, 0, 500_000, UTC), datetime.datetime(2024, 7, 1, tzinfo=UTC)],
         pa.timestamp("us", "Europe/Berlin"),
     ),
-    "zoned in nanoseconds": (
-        [datetime.datetime(2024, 3, 31, 1, tzinfo=UTC), datetime.datetime(2024, 7, 1, tzinfo=UTC)],
-        pa.timestamp("ns", "Asia/Tokyo"),
-    ),
+    "decimals": ([decimal.Decimal("-2"), decimal.Decimal("1.5")], pa.decimal128(12, 8)),
+    "times in nanoseconds": ([datetime.time(1, 2, 3, 450_000), datetime.time(22)], pa.time64("ns")),
+    "small decimals": ([decimal.Decimal("1E-8"), decimal.Decimal("3")], pa.decimal128(12, 8)),
     "moments in nanoseconds": (
         [datetime.datetime(2024, 3, 31, 1, 0, 0, 500_000), datetime.datetime(2024, 7, 1)],
         pa.timestamp("ns"),
     ),
     "moments in seconds": ([datetime.datetime(2024, 3, 31, 1), datetime.datetime(2024, 7, 1)], pa.timestamp("s")),
-    "decimals": ([decimal.Decimal("-2"), decimal.Decimal("1.5")], pa.decimal128(12, 8)),
-    "small decimals": ([decimal.Decimal("1E-8"), decimal.Decimal("3")], pa.decimal128(12, 8)),
     "times": ([datetime.time(1, 2, 3, 450_000), datetime.time(22)], pa.time64("us")),
-    "times in nanoseconds": ([datetime.time(1, 2, 3, 450_000), datetime.time(22)], pa.time64("ns")),
+    "zoned in nanoseconds": (
+        [datetime.datetime(2024, 3, 31, 1, tzinfo=UTC), datetime.datetime(2024, 7, 1, tzinfo=UTC)],
+        pa.timestamp("ns", "Asia/Tokyo"),
+    ),
 }
 
 
@@ -447,7 +447,7 @@ def labelled(kind):
     return table.set_column(2, "g", pa.array([labels[i] for i in place], type=held)), labels
 
 
-@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("kind", some(LABELS, 3))
 def test_labels_are_the_same_in_every_container(kind, tmp_path, monkeypatch):
     """Also their types; 0.1.0 took the engine's own text, in the zone of its session."""
     table, labels = labelled(kind)
@@ -465,7 +465,7 @@ def test_labels_are_the_same_in_every_container(kind, tmp_path, monkeypatch):
         assert_alike(found, wanted)
 
 
-@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("kind", some(LABELS, 3))
 def test_maps_know_the_labels_of_every_container(kind, tmp_path):
     """A calibrator of frames is applied to files, arrays and by its SQL, whatever the zone of the session."""
     table, labels = labelled(kind)
