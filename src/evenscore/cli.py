@@ -76,6 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if code == INTERRUPTED:
         _end_line("interrupted\n")
         if interrupts:
+            from evenscore.engines.spill import remove_process_folder
+
+            remove_process_folder()
             os._exit(128 + interrupts[0])  # else Python may end itself by the signal once more
     sys.exit(code)
 

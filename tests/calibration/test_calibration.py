@@ -202,6 +202,9 @@ def test_the_share_of_a_gain_that_is_sure():
     spread = np.array([10.0, -5.0] * 5)
     assert sure_share(spread) == pytest.approx(spread.sum() / (np.sqrt(10) * spread.std(ddof=1)) - 0.5)
     assert sure_share(np.zeros(10)) == 0 and sure_share(np.ones(10)) == 1
+    assert sure_share(np.full(10, 1e-17), rounding=1e-12) == 0  # equal losses, computed in two ways
+    assert sure_share(np.array([3e-13, 1e-13] * 5), rounding=1e-12) == pytest.approx(1)
+    assert 0 < sure_share(np.full(10, 1.2e-13), rounding=1e-12) < 1  # no jump where rounding ends
 
 
 @pytest.mark.parametrize(("curve", "wanted"), [((-0.5, 1.5), "1.00 Platt"), ("bumpy", "local")], ids=["logit", "bumpy"])

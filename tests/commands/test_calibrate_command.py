@@ -1,4 +1,4 @@
-"""``evenscore calibrate`` and ``evenscore apply`` as processes, on files."""
+"""``evenscore calibrate`` and ``evenscore apply`` on files."""
 
 import json
 import os
@@ -10,15 +10,11 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
+from processes import run
 
 import evenscore as es
 
 COLUMNS = ["--score", "score", "--outcome", "outcome", "--group", "group", "--user", "user"]
-
-
-def run(*arguments, **options):
-    command = [sys.executable, "-m", "evenscore", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from processes import COLUMNS, FULL, make_frame, parity, read_until, run
+from processes import COLUMNS, FULL, make_frame, parity, read_until, run, run_process
 
 import evenscore as es
 from evenscore.cli import record_interrupts
@@ -39,14 +40,14 @@ def folder(tmp_path_factory):
 
 
 def test_no_disparity_ends_with_0(folder):
-    done = run("audit", folder / "even.csv", *FULL)
+    done = run_process("audit", folder / "even.csv", *FULL)
     assert done.returncode == 0 and done.stderr == ""
     assert "INCONCLUSIVE" in done.stdout and "largest gap" in done.stdout and "users: u" in done.stdout
     assert "DISPARITY" not in done.stdout
 
 
 def test_a_disparity_ends_with_1(folder):
-    done = run("audit", folder / "uneven.csv", *FULL)
+    done = run_process("audit", folder / "uneven.csv", *FULL)
     assert done.returncode == 1 and done.stderr == ""
     assert "DISPARITY" in done.stdout and "b above a" in done.stdout
     assert all(len(line) <= 132 for line in done.stdout.splitlines())
@@ -96,7 +97,7 @@ def test_bad_usage_and_bad_data_end_with_2(name, folder):
 
 def test_no_command_and_an_unknown_one_end_with_2():
     for arguments in ([], ["audits"]):
-        done = run(*arguments)
+        done = run_process(*arguments)
         assert done.returncode == 2 and done.stdout == "" and "Usage: evenscore" in done.stderr
 
 
@@ -268,9 +269,14 @@ def test_nulls_are_dropped_and_counted(folder):
 def test_assumptions_are_printed(folder):
     done = run("audit", folder / "comma.csv", *FULL)
     assert done.returncode == 1
-    assert "assumed: columns are separated by semicolons" in done.stdout and "assumed: s has a decimal comma" in done.stdout
+    assert (
+        "assumed: columns are separated by semicolons" in done.stdout
+        and "assumed: column 's' has a decimal comma: '" in done.stdout
+    )
     notes = json.loads(run("audit", folder / "comma.csv", *FULL, "--json", "-").stdout)["notes"]
-    assert notes == ["assumed: columns are separated by semicolons", "assumed: s has a decimal comma"]
+    assert len(notes) == 2 and notes[0] == "assumed: columns are separated by semicolons"
+    written, read = re.fullmatch(r"assumed: column 's' has a decimal comma: '(.*)' is read as (.*)", notes[1]).groups()
+    assert written == read.replace(".", ",")
 
 
 def test_options_reach_the_test(folder):
@@ -298,7 +304,7 @@ def test_an_intersection_of_odd_labels_on_a_terminal_without_unicode(tmp_path):
     frame["h"] = np.where(frame["g"] == "a", "🦔", "<b>\x1b[31m")
     frame.to_csv(tmp_path / "odd.csv", index=False)
     plain = {"env": os.environ | {"PYTHONIOENCODING": "latin-1"}, "encoding": "latin-1"}
-    done = run("audit", tmp_path / "odd.csv", *FULL, "--group", "h", "--json", tmp_path / "odd.json", **plain)
+    done = run_process("audit", tmp_path / "odd.csv", *FULL, "--group", "h", "--json", tmp_path / "odd.json", **plain)
     assert done.returncode == 0 and done.stderr == ""
     assert "a × \\U0001f994" in done.stdout and "\x1b" not in done.stdout
     rows = json.loads((tmp_path / "odd.json").read_text(encoding="utf-8"))["subjects"][0]["groups"]

@@ -1,24 +1,18 @@
-"""``evenscore audit --pair`` and ``evenscore calibrate --joint``, as processes."""
+"""``evenscore audit --pair`` and ``evenscore calibrate --joint``."""
 
 import json
-import subprocess
-import sys
 
 import duckdb
 import numpy as np
 import polars as pl
 import pytest
+from processes import run
 
 import evenscore as es
 from evenscore.simulation.objectives import feed, simulate_objectives
 
 PAIRS = ["--pair", "score_like", "like", "--pair", "score_comment", "comment", "--pair", "score_share", "share"]
 WHO = ["--group", "group", "--user", "user"]
-
-
-def run(*arguments):
-    command = [sys.executable, "-m", "evenscore", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=180)
 
 
 @pytest.fixture(scope="module")

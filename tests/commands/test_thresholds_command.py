@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from processes import run as run_command
 
 import evenscore as es
 
@@ -21,8 +22,7 @@ SIMULATED = {"score": "score", "outcome": "outcome", "group": "group", "user": "
 
 
 def run(*arguments):
-    command = [sys.executable, "-m", "evenscore", "thresholds", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return run_command("thresholds", *arguments)
 
 
 @pytest.fixture(scope="module")

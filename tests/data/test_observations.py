@@ -345,7 +345,7 @@ def test_one_group_can_be_tallied_but_not_compared():
 
 
 def test_plain_arrays_are_not_copied():
-    columns = {"s": ROWS["s"], "y": ROWS["y"], "g": ROWS["g"], "u": ROWS["u"], "v": ROWS["v"], "k": ROWS["k"]}
+    columns = {"s": ROWS["s"], "y": ROWS["y"], "g": ROWS["g"], "u": ROWS["u"], "v": ROWS["v"], "k": ROWS["k"] + 1}
     seen = observe(columns, TallySpec(**NAMES, weight="v", count="k"))
     pairs = [(seen.score, "s"), (seen.outcome, "y"), (seen.users.codes, "u"), (seen.weight, "v"), (seen.count, "k")]
     assert all(array is columns[name] for array, name in pairs)

@@ -58,6 +58,10 @@ def write_csv(**options):
 
 
 COMMAS = write_csv(sep=";", decimal=",")
+COMMA_NOTES = [
+    f"assumed: column '{name}' has a decimal comma: '{repr(value).replace('.', ',')}' is read as {value!r}"
+    for name, value in ((name, next(value for value in FRAME[name].tolist() if value % 1)) for name in "sv")
+]
 IN_PARTS = {
     "parquet": write_parts(write_parquet, ".parquet"),
     "csv": write_parts(write_csv(), ".csv"),
@@ -85,12 +89,9 @@ SOURCES = {
     "semicolons": (one(write_csv(sep=";"), "rows.csv"), ["assumed: columns are separated by semicolons"]),
     "decimal commas": (
         one(COMMAS, "rows.csv"),
-        ["assumed: columns are separated by semicolons", "assumed: s has a decimal comma", "assumed: v has a decimal comma"],
+        ["assumed: columns are separated by semicolons", *COMMA_NOTES],
     ),
-    "quoted decimal commas": (
-        one(write_csv(decimal=","), "rows.csv"),
-        ["assumed: s has a decimal comma", "assumed: v has a decimal comma"],
-    ),
+    "quoted decimal commas": (one(write_csv(decimal=","), "rows.csv"), COMMA_NOTES),
     "parquet": (one(write_parquet, "rows.parquet"), []),
     "a name with quotes": (one(write_parquet, 'it\'s "so" [1].pq'), []),
     "folder": (lambda folder: IN_PARTS["parquet"](folder) or folder, []),
@@ -124,7 +125,7 @@ def test_files_give_the_tally_of_their_rows(name, tmp_path):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert_same(es.tally(data, **NAMES), PLAIN)
-    assert [str(warning.message) for warning in caught] == [note for note in assumed if not note.startswith("assumed: v ")]
+    assert [str(warning.message) for warning in caught] == [note for note in assumed if not note.startswith("assumed: column 'v' ")]
 
 
 def test_partitions_named_by_their_folders(tmp_path):
@@ -218,13 +219,17 @@ def test_words_for_missing_numbers(tmp_path):
     path = csv(tmp_path, "0.1,1,a,1", "NA,0,a,2", ",1,NA,3", "0.4,null,NA,4", "0.5,0,NA,5")
     tally, notes = read(path, nulls="drop")
     assert tally.dropped == {"s": 2, "y": 1} and tally.n_rows == {"NA": 1, "a": 1}
-    assert notes == [f"assumed: {name} is missing where it says NA or the like, in 1 of 5 rows" for name in "sy"]
+    assert notes == [
+        f"assumed: column '{name}' is missing where it says '{word}' or the like, in 1 of 5 rows"
+        for name, word in (("s", "NA"), ("y", "null"))
+    ]
 
 
 def test_thousands_and_decimal_commas(tmp_path):
     path = csv(tmp_path, "1.234,5;1;a;1", "-2.000.000,25;0;a;2", "3;1;a;3", "1,5e3;0;a;4", header="s;y;g;u")
     tally, notes = read(path)
-    assert tally.lattice.values.tolist() == [-2000000.25, 3.0, 1234.5, 1500.0] and "assumed: s has a decimal comma" in notes
+    assert tally.lattice.values.tolist() == [-2000000.25, 3.0, 1234.5, 1500.0]
+    assert "assumed: column 's' has a decimal comma: '1.234,5' is read as 1234.5" in notes
 
 
 def test_text_that_is_not_utf8(tmp_path):

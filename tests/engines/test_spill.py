@@ -16,7 +16,7 @@ from compare import assert_same
 
 import evenscore as es
 from data import NAMES
-from evenscore.engines import spill
+from evenscore.engines import duck, spill
 from evenscore.engines.spill import parse_memory_limit, spill_folder, sweep
 
 N_ROWS = 1_500_000
@@ -115,6 +115,42 @@ def test_folders_in_use_are_left_alone(tmp_path, monkeypatch):
 def test_a_place_for_temporary_files_that_is_none(tmp_path, monkeypatch):
     monkeypatch.setattr(spill.tempfile, "gettempdir", lambda: str(tmp_path / "nowhere"))
     with pytest.raises(es.FileError, match=r"cannot make a temporary folder in .*nowhere"), spill_folder():
+        pass
+
+
+SPILLS = """
+import sys
+from pathlib import Path
+from evenscore.engines import duck
+for connection in (duck.connect(), duck.connect(threads=1), duck._partitions_connection()):
+    connection.execute("SET memory_limit = '40MB'")
+    connection.execute("CREATE TABLE held AS SELECT hash(range)::VARCHAR AS text FROM range(3000000)")
+    assert not list(Path().iterdir()), "in the folder of whoever calls"
+    assert list(Path(sys.argv[1]).glob("*/*/duckdb_temp*")), "nowhere"
+"""
+
+
+def test_what_memory_cannot_hold_never_goes_to_the_folder_of_the_caller(tmp_path):
+    """DuckDB's own choice is ./.tmp, which a reader of the folder may come upon, and which nobody removes after a kill."""
+    here, temporary = tmp_path / "here", tmp_path / "temporary"
+    here.mkdir()
+    temporary.mkdir()
+    words = [sys.executable, "-c", SPILLS, str(temporary)]
+    done = subprocess.run(words, cwd=here, env=environment(temporary), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-500:]
+    assert not list(temporary.iterdir()) and not list(here.iterdir())
+
+
+def no_place():
+    raise FileNotFoundError("No usable temporary directory found")
+
+
+@pytest.mark.parametrize("place", [lambda: "nowhere", no_place], ids=["a folder that is not there", "nothing can be written"])
+def test_connections_do_without_a_place_for_temporary_files(place, tmp_path, monkeypatch):
+    monkeypatch.setattr(spill, "_FOLDERS", {})
+    monkeypatch.setattr(spill.tempfile, "gettempdir", place)
+    assert duck.connect().execute("SELECT current_setting('temp_directory')").fetchone() == ("",)
+    with pytest.raises(es.FileError, match="temporary"), spill_folder():
         pass
 
 

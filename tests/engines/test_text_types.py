@@ -19,6 +19,7 @@ GROUPS = {
         ["0.12345678901234567", "0.12345678901234568"],
         ["0.12345678901234567", "0.12345678901234568"],
     ),
+    "integers of 64 bits": (["1", "18446744073709551615"], [1, 2**64 - 1]),
     "integers of 70 bits": (["1", "1000000000000000000000"], ["1", "1000000000000000000000"]),
     "not finite": (["1", "inf", "nan"], ["1", "inf", "nan"]),
     "other writings of numbers": (["1", "0x10", "1_0"], ["1", "0x10", "1_0"]),
@@ -34,6 +35,10 @@ GROUPS = {
 }
 USERS = {
     "integers": (["1", None, "2"], [1, None, 2]),
+    "integers of 64 bits": (["18446744073709551615", "1"], [2**64 - 1, 1]),
+    "negative and of 64 bits": (["9223372036854775808", "-1"], [2**63, -1]),
+    "integers of 70 bits": (["1", "1000000000000000000000"], [1, 10**21]),
+    "zeros in front of 64 bits": (["09223372036854775808", "7"], ["09223372036854775808", "7"]),
     "points": (["1.0", "2"], [1, 2]),
     "fractions": (["1", "1.5"], ["1", "1.5"]),
     "zeros in front": (["007", "7"], ["007", "7"]),
@@ -77,6 +82,6 @@ def test_a_column_in_two_roles_has_one_type():
 
 def test_what_is_assumed_is_said():
     assert typed(["0,5", "NA"], score=True)[1].notes == (
-        "assumed: x has a decimal comma",
-        "assumed: x is missing where it says NA or the like, in 1 of 2 rows",
+        "assumed: column 'x' has a decimal comma: '0,5' is read as 0.5",
+        "assumed: column 'x' is missing where it says 'NA' or the like, in 1 of 2 rows",
     )

@@ -149,6 +149,20 @@ def test_a_conflict_of_folder_and_file_is_an_error(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_files_are_called_what_the_caller_called_them(kind, tmp_path, monkeypatch):
+    """No message has an absolute path where a relative one was given."""
+    write(tmp_path / "there" / "g=z" / f"part.{kind}", ONE)
+    damaged = write(tmp_path / "there" / f"damaged.{kind}.gz" if kind == "csv" else tmp_path / "damaged.parquet", ONE)
+    damaged.write_bytes(b"PAR1" + b"x" * 50 + b"PAR1")
+    monkeypatch.chdir(tmp_path)
+    for data in ("there/g=z", f"there/*/part.{kind}", os.path.relpath(damaged)):
+        with pytest.raises(es.EvenscoreError) as caught:
+            tallied(data)
+        assert str(tmp_path) not in str(caught.value)
+        assert "part." in str(caught.value) or "damaged." in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_folders_fill_in_a_column_that_files_lack(kind, tmp_path):
     for label in ("a", "b"):
         mask = np.array(ONE["g"].to_pylist()) == label

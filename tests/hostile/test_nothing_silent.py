@@ -30,7 +30,7 @@ def assumed_files(folder):
         "decimal commas": ("\n".join([header, *(f'"{s.replace(".", ",")}",{y},{g},{u}' for s, y, g, u in split)]), "comma"),
         "thousands or decimals": (
             "\n".join([header, *(f'"{1 + i % 9},{511 + i % 7}",{y},{g},{u}' for i, (s, y, g, u) in enumerate(split))]),
-            "comma",
+            "column 's' has a decimal comma: '1,511' is read as 1.511",
         ),
         "semicolons": ("\n".join([header, *lines]).replace(",", ";"), "semicolon"),
         "missing values": ("\n".join([header, *lines, "NA,1,a,1"]), "missing|NA"),

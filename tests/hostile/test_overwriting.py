@@ -137,6 +137,59 @@ def test_the_truth_beside_simulated_rows_is_an_output(folder, capfd):
     refused(folder, ["simulate", "--spec", "x.truth.json", "--users", "20", "--quiet", "-o", "x.csv"], capfd)
 
 
+# command -> (words before the data, words after it, option of a result that is called like data)
+TAKEN_IN = {
+    "apply": (["map.json"], [], "-o"),
+    "apply, JSON": (["map.json"], ["-o", "elsewhere.parquet"], "--json"),
+    "tally by user": ([], [*COLUMNS, "--by-user", "--lattice", "0:1"], "-o"),
+    "tally": ([], COLUMNS, "-o"),
+    "calibrate": ([], [*COLUMNS, "--method", "platt"], "-o"),
+    "audit": ([], [*COLUMNS, *FAST], "--summary"),
+    "thresholds": ([], [*COLUMNS, "--threshold", "0.5"], "--json"),
+}
+# what is read -> a result that the next run would read
+SPELLED = {
+    "many": "many/new",
+    "./many/": "many/below/new",
+    "link": "many/new",
+    "many/*": "many/new",
+    "many/*.csv": "many/../many/new",
+    "m*": "many/new",
+    "**/*.csv": "many/below/new",
+    "many/**": "many/below/new",
+    "m?ny/[a-z]*": "many/new",
+}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links")
+@pytest.mark.parametrize("name", TAKEN_IN)
+def test_a_result_that_the_next_run_would_read_is_refused(name, folder, capfd):
+    """``apply map.json many -o many/new.csv`` would read its own result when it is run again."""
+    before, after, option = TAKEN_IN[name]
+    (folder / "many" / "below").mkdir()
+    (folder / "link").symlink_to("many")
+    for data, result in SPELLED.items() if THOROUGH or name == "apply" else list(SPELLED.items())[:1]:
+        words = [name.split(",")[0].split()[0], *before, data, *after, "--quiet", option, f"{result}.csv"]
+        assert "next run" in refused(folder, words, capfd), data
+
+
+@pytest.mark.parametrize("place", ["new", "many/.new", "many/_kept/new", "other/new"])
+def test_a_result_beside_the_files_that_are_read_is_written(place, folder):
+    for name in ("many/_kept", "other"):
+        (folder / name).mkdir()
+    for data in ("many", "many/*.csv"):
+        if data == "many" or "_kept" not in place:
+            code = ended("apply", "map.json", data, "--quiet", "--overwrite", "-o", f"{place}.csv")
+            assert code == 0
+
+
+def test_python_does_not_write_into_what_it_reads(folder):
+    from evenscore.calibration.applying import apply_files
+
+    with pytest.raises(es.OptionError, match="next run"):
+        apply_files(es.Calibrator.load("map.json"), "many", folder / "many" / "new.csv")
+
+
 def test_init_does_not_take_the_place_of_the_data(folder, capfd):
     refused(folder, ["init", "rows.csv", "--force", "-o", "rows.csv"], capfd)
 

@@ -2,15 +2,18 @@
 
 import datetime
 import decimal
+import itertools
 import uuid
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from black_box import COLUMNS, CONTAINERS, NAMES, assert_alike, csv_text, ended, in_spilled_csv, people, some
+from black_box import COLUMNS, CONTAINERS, NAMES, assert_alike, csv_text, ended, in_parquet, in_spilled_csv, people, some
 
 import evenscore as es
+from hostile import THOROUGH
 
 N_USERS = 60
 BASE = people(600, seed=4, n_users=N_USERS)
@@ -344,16 +347,65 @@ def test_people_of_weight_0_are_no_users_in_any_engine(container, how, tmp_path)
     assert_alike(found, es.tally(data, **NAMES, weight="v", lattice=es.Lattice(0, 1)))
 
 
+def with_strange_nobodies(scores, role):
+    """The same people, and others who count for nothing, with scores and outcomes that nobody else has."""
+    data, both = with_nobodies("zero people")
+    nobody = both["v"] == 0
+    if scores == "few":
+        for frame in (data, both):
+            frame["s"] = frame["s"].round(1)
+    elif scores == "wide":
+        for frame in (data, both):
+            frame["s"] = 100 * frame["s"] - 30
+    both["s"] = np.where(nobody, both["s"] * 1e4 - 77, both["s"])
+    both["y"] = np.where(nobody, 1e6, both["y"])
+    both["g"] = np.where(nobody, "a", both["g"])
+    if role == "count":
+        data, both = ({**frame, "v": frame["v"].astype(int)} for frame in (data, both))
+    order = np.random.default_rng(1).permutation(len(both["s"]))
+    return data, {name: column[order] for name, column in both.items()}
+
+
+@pytest.mark.parametrize("role", ["weight", "count"])
+@pytest.mark.parametrize("scores", ["unit", "few", "wide"])
+def test_people_of_weight_0_do_not_change_the_lattice(scores, role, tmp_path, monkeypatch):
+    """Nor whether outcomes are 0 and 1: in memory, in files that are fetched or scanned, and in Dask."""
+    data, both = with_strange_nobodies(scores, role)
+    for scale, user in itertools.product(("rank", "score"), (None, "u")) if THOROUGH else [("score", "u")]:
+        options = NAMES | {role: "v", "user": user, "scale": scale}
+        wanted = es.tally(data, **options)
+        for container, fetched in (("dict", True), ("csv", True), ("parquet", False), ("dask", True))[: None if THOROUGH else 3]:
+            with monkeypatch.context() as patched:
+                patched.setattr("evenscore.engines.relations.FETCHED_BYTES", 1 if fetched else 10**9)
+                found = es.tally(CONTAINERS[container](pa.table(both), tmp_path), **options)
+            assert found.lattice == wanted.lattice and found.binary == wanted.binary, (container, options)
+            assert_alike(found, wanted, folds=user is not None)
+
+
+def test_a_lattice_that_is_given_need_not_hold_people_of_weight_0():
+    data, both = with_strange_nobodies("few", "weight")
+    lattice = es.tally(data, **NAMES, weight="v").lattice
+    assert_alike(es.tally(both, **NAMES, weight="v", lattice=lattice), es.tally(data, **NAMES, weight="v", lattice=lattice))
+
+
+@pytest.mark.parametrize("container", ["dict", "dask"])
+def test_nobody_counts_where_weight_or_count_is_always_0(container, tmp_path):
+    table = people(40, seed=1)
+    half = np.arange(40) % 2
+    table = table.append_column("v", pa.array(1.0 * half)).append_column("k", pa.array(1 - half))
+    with pytest.raises(es.DataError, match="zero in each of the 40 rows"):
+        es.tally(CONTAINERS[container](table, tmp_path), **NAMES, weight="v", count="k")
+
+
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("way", ["expressions", "arrow"])
 def test_people_of_weight_0_are_no_users_in_spark(spark, way):
-    data, both = with_nobodies("zero people")
+    data, both = with_strange_nobodies("wide", "weight")
     frame = spark.createDataFrame(list(zip(*(column.tolist() for column in both.values()), strict=True)), list(both))
-    found = es.tally(frame, **NAMES, weight="v", lattice=es.Lattice(0, 1), way=way)
-    assert_alike(found, es.tally(data, **NAMES, weight="v", lattice=es.Lattice(0, 1)))
+    assert_alike(es.tally(frame, **NAMES, weight="v", way=way), es.tally(data, **NAMES, weight="v"))
 
 
 def test_a_bandwidth_does_not_depend_on_people_of_weight_0():
@@ -362,3 +414,83 @@ def test_a_bandwidth_does_not_depend_on_people_of_weight_0():
     one, other = es.curves(es.tally(data, **options)), es.curves(es.tally(both, **options))
     assert getattr(other, "bandwidth", None) == getattr(one, "bandwidth", None)
     assert plain_numbers(one) == plain_numbers(other)
+
+
+# Groups are called the same everywhere
+
+UTC = datetime.UTC
+LABELS = {
+    "zoned": (
+        [datetime.datetime(2024, 3, 31, 1, 30, 0, 500_000, UTC), datetime.datetime(2024, 7, 1, tzinfo=UTC)],
+        pa.timestamp("us", "Europe/Berlin"),
+    ),
+    "decimals": ([decimal.Decimal("-2"), decimal.Decimal("1.5")], pa.decimal128(12, 8)),
+    "times in nanoseconds": ([datetime.time(1, 2, 3, 450_000), datetime.time(22)], pa.time64("ns")),
+    "small decimals": ([decimal.Decimal("1E-8"), decimal.Decimal("3")], pa.decimal128(12, 8)),
+    "moments in nanoseconds": (
+        [datetime.datetime(2024, 3, 31, 1, 0, 0, 500_000), datetime.datetime(2024, 7, 1)],
+        pa.timestamp("ns"),
+    ),
+    "moments in seconds": ([datetime.datetime(2024, 3, 31, 1), datetime.datetime(2024, 7, 1)], pa.timestamp("s")),
+    "times": ([datetime.time(1, 2, 3, 450_000), datetime.time(22)], pa.time64("us")),
+    "zoned in nanoseconds": (
+        [datetime.datetime(2024, 3, 31, 1, tzinfo=UTC), datetime.datetime(2024, 7, 1, tzinfo=UTC)],
+        pa.timestamp("ns", "Asia/Tokyo"),
+    ),
+}
+
+
+def labelled(kind):
+    labels, held = LABELS[kind]
+    table = people(300, seed=2)
+    place = [("a", "b").index(label) for label in table["g"].to_pylist()]
+    return table.set_column(2, "g", pa.array([labels[i] for i in place], type=held)), labels
+
+
+@pytest.mark.parametrize("kind", some(LABELS, 3))
+def test_labels_are_the_same_in_every_container(kind, tmp_path, monkeypatch):
+    """Also their types; 0.1.0 took the engine's own text, in the zone of its session."""
+    table, labels = labelled(kind)
+    wanted = es.tally(table, **NAMES)
+    assert list(map(repr, wanted.groups)) == list(map(repr, labels))
+    for container in ("dict", "pandas", "polars", "duckdb", "parquet", "dask"):
+        found = es.tally(CONTAINERS[container](table, tmp_path), **NAMES)
+        assert list(map(repr, found.groups)) == list(map(repr, labels)), container
+    session = duckdb.connect()
+    session.execute("SET TimeZone = 'America/New_York'")
+    monkeypatch.setattr("evenscore.engines.relations.FETCHED_BYTES", 10**9)
+    for data in (tmp_path / "rows.parquet", session.from_arrow(table)):
+        found = es.tally(data, **NAMES)
+        assert list(map(repr, found.groups)) == list(map(repr, labels)), "scanned"
+        assert_alike(found, wanted)
+
+
+@pytest.mark.parametrize("kind", some(LABELS, 3))
+def test_maps_know_the_labels_of_every_container(kind, tmp_path):
+    """A calibrator of frames is applied to files, arrays and by its SQL, whatever the zone of the session."""
+    table, labels = labelled(kind)
+    calibrator = es.calibrate(es.tally(CONTAINERS["pandas"](table, tmp_path), **NAMES), method="binning", bins=4)
+    calibrator.save(tmp_path / "map.json")
+    assert list(map(repr, es.Calibrator.load(tmp_path / "map.json").groups)) == list(map(repr, labels))
+    wanted = calibrator.transform(table["s"], table["g"])
+    assert ended("apply", tmp_path / "map.json", in_parquet(table, tmp_path), "--quiet", "-o", tmp_path / "out.parquet") == 0
+    np.testing.assert_allclose(pq.read_table(tmp_path / "out.parquet")["calibrated"].to_numpy(), wanted, rtol=1e-12)
+    session = duckdb.connect()
+    session.execute("SET TimeZone = 'America/New_York'")
+    session.register("rows", table)
+    found = session.execute(calibrator.to_sql(table="rows", score="s", group="g")).fetchnumpy()["calibrated"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_labels_are_the_same_in_spark(spark):
+    for kind, type_name in (("zoned", "timestamp"), ("small decimals", "decimal(12,8)")):
+        table, labels = labelled(kind)
+        rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        frame = spark.createDataFrame(rows, f"s double, y bigint, g {type_name}, u bigint")
+        found = es.tally(frame, **NAMES, way="expressions")
+        assert list(map(repr, found.groups)) == list(map(repr, labels))
+        assert_alike(found, es.tally(table, **NAMES))

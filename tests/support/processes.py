@@ -1,6 +1,7 @@
-"""Commands as processes, and the rows that they are given."""
+"""Commands, as processes or inside this one, and the rows that they are given."""
 
 import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -12,7 +13,27 @@ COLUMNS = ["--score", "s", "--outcome", "y", "--group", "g"]
 FULL = [*COLUMNS, "--user", "u"]
 
 
-def run(*arguments, encoding="utf-8", **options):
+def run(*arguments, cwd=None):
+    """A command inside this process, which takes a third of the time of a process of its own: code, stdout and stderr."""
+    from evenscore.cli import main
+
+    words = list(map(str, arguments))
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
+    code = None
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), contextlib.chdir(cwd or os.curdir):
+        try:
+            main(words)
+        except SystemExit as ended:
+            code = ended.code
+    said = []
+    for stream in (out, err):
+        stream.flush()
+        said.append(stream.buffer.getvalue().decode("utf-8"))
+    return subprocess.CompletedProcess(words, code, *said)
+
+
+def run_process(*arguments, encoding="utf-8", **options):
+    """A command as users run it."""
     command = [sys.executable, "-m", "evenscore", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, encoding=encoding, timeout=120, **options)
 

@@ -12,7 +12,15 @@ from evenscore.calibration.calibrator import COUNTS, Calibrator, Counted, counts
 from evenscore.calibration.map_sql import calibrated_score, column_names, group_condition
 from evenscore.calibration.matching import UNKNOWN, Matched, match_groups, require_treatment
 from evenscore.engines.sql import DUCKDB
-from evenscore.engines.writing import Stream, copy_with_column, count_groups, count_outside, open_stream, refuse_overwriting
+from evenscore.engines.writing import (
+    Stream,
+    as_in_tallies,
+    copy_with_column,
+    count_groups,
+    count_outside,
+    open_stream,
+    refuse_overwriting,
+)
 from evenscore.errors import DataError
 from evenscore.types import Say
 
@@ -40,7 +48,8 @@ def apply_files(
         raise DataError("the data has no rows")
     if nulls == "error" and any(n_missing):
         raise DataError(f"the score is missing in {sum(n_missing):,} of {sum(n_rows):,} rows; nulls='keep' leaves them missing")
-    matched = match_groups(labels if len(labels) > 1 else labels[0], calibrator.groups, len(n_rows), on_unknown, n_rows)
+    known_as = as_in_tallies(stream, labels)
+    matched = match_groups(known_as if len(labels) > 1 else known_as[0], calibrator.groups, len(n_rows), on_unknown, n_rows)
     conditions = _conditions(stream, labels, matched)
     maps = dict(enumerate(calibrator.maps)) | {-1: calibrator.pooled}
     ranges = dict(conditions)

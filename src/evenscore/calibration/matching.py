@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from evenscore.data.coding import CHUNK
 from evenscore.data.columns import Column, codes_of, find_column, nulls_in, numbers_in, shortened
+from evenscore.data.groups import plain_label
 from evenscore.errors import DataError, OptionError, listing, require_option
 from evenscore.types import Floats, Ints, Mask
 
@@ -99,10 +99,7 @@ def _key(label: Any) -> tuple[Any, ...]:
     """What makes two labels the same: type and value, also inside an intersection."""
     if isinstance(label, tuple):
         return tuple(map(_key, label))
-    if isinstance(label, np.generic):
-        label = label.item()
-    if isinstance(label, datetime.datetime) and hasattr(label, "to_pydatetime"):
-        label = label.to_pydatetime(warn=False)
+    label = plain_label(label)
     return (type(label), label)
 
 

@@ -25,6 +25,7 @@ from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
 LEAST = 0.01  # a smaller share is not worth its knots
+ROUNDED = 1e-12  # of the squared outcomes, from which squared errors are made by taking away: a smaller gain is rounding
 LADDER = (("platt",), ("platt", "kernel", "quadratic"), ("platt", "kernel", "quadratic", "isotonic"))
 
 
@@ -104,17 +105,22 @@ def _climb(view: GroupView, values: dict[str, Floats]) -> Mixture:
 
 def _move(view: GroupView, values: dict[str, Floats], here: Mixture, there: Mixture) -> Mixture:
     """From one mixture towards another."""
-    share = sure_share(here.loss - there.loss)
+    share = sure_share(here.loss - there.loss, ROUNDED * float(view.folds.Y2.sum()))
     blend = {name: (1 - share) * here.shares.get(name, 0.0) + share * there.shares.get(name, 0.0) for name in there.names}
     weights = np.array(list(blend.values()))
     fits = np.einsum("i,ikc->kc", weights, np.array([values[name] for name in blend]))
     return Mixture(tuple(blend), weights, view.fold_losses(fits).sum(axis=1))
 
 
-def sure_share(gain: Floats) -> float:
-    """How far to go: z - 1/2, kept in [0, 1], for the total gain over folds in its standard errors z."""
-    total, error = float(gain.sum()), float(np.sqrt(len(gain)) * gain.std(ddof=1))
-    return float(np.clip(total / error - 0.5, 0.0, 1.0)) if error > 0 else float(total > 0)
+def sure_share(gain: Floats, rounding: float = 0.0) -> float:
+    """How far to go: z - 1/2, kept in [0, 1], for the total gain over folds in its standard errors z.
+
+    A total that is not above ``rounding`` is no gain, and no standard error is smaller.
+    """
+    total, error = float(gain.sum()), max(rounding, float(np.sqrt(len(gain)) * gain.std(ddof=1)))
+    if not total > rounding:
+        return 0.0
+    return float(np.clip(total / error - 0.5, 0.0, 1.0)) if error > 0 else 1.0
 
 
 def _best_mixture(view: GroupView, values: dict[str, Floats]) -> Mixture:

@@ -30,7 +30,8 @@ def check_outputs(
     outputs = {option: os.fspath(path) for option, path in writes.items() if path is not None}
     if not outputs:
         return
-    inputs = {file_identity(name): name for each in reads if each is not None for name in _files(os.fspath(each))}
+    named_inputs = [os.fspath(each) for each in reads if each is not None]
+    inputs = {file_identity(name): name for each in named_inputs for name in _files(each)}
     taken: dict[Any, str] = {}
     for option, path in outputs.items():
         identity = _stdout_identity() if path == STDOUT else file_identity(path)
@@ -43,6 +44,7 @@ def check_outputs(
         taken[identity] = option
         if path != STDOUT:
             require_place(path)
+            _refuse_taken_in(option, path, named_inputs)
             refuse_existing(Path(path), overwrite) if option == data else refuse_data(path)
 
 
@@ -56,6 +58,14 @@ def _files(name: str) -> tuple[str, ...]:
         return find_files(name)
     except FileError:
         return (name,)
+
+
+def _refuse_taken_in(option: str, path: str, reads: list[str]) -> None:
+    """An output that a folder or pattern which is read would take in."""
+    from evenscore.engines.paths import TAKEN_IN, is_taken_in
+
+    if is_taken_in(Path(path), reads):
+        raise OptionError(f"{option} {named(path)} {TAKEN_IN}")
 
 
 def _stdout_identity() -> tuple[Any, ...]:

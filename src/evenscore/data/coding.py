@@ -248,7 +248,7 @@ def canonical_id(value: Any) -> int | str | bytes:
     elif isinstance(value, datetime.time) and value.tzinfo is not None:
         raise DataError(f"the user id {shortened(value)} is a time of day in a time zone; cast such ids to text")
     elif isinstance(value, decimal.Decimal):
-        value = _plain_decimal(value)
+        value = plain_decimal(value)
     elif isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
         value = int(value)
     if isinstance(value, int):
@@ -277,7 +277,7 @@ def _refuse_nanoseconds(value: Any, attribute: str) -> None:
         raise DataError(f"the user id {shortened(value)} {NO_MICROSECONDS}")
 
 
-def _plain_decimal(value: decimal.Decimal) -> int | str:
+def plain_decimal(value: decimal.Decimal) -> int | str:
     """By its value, not by how many zeros are written: 1.50 is 1.5, and 5.00 is the integer 5."""
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int) or abs(value.adjusted()) > MOST_DIGITS or abs(exponent) > MOST_DIGITS:

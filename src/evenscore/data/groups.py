@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import decimal
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenscore.data.coding import encode_integers
+from evenscore.data.coding import encode_integers, plain_decimal
 from evenscore.data.columns import Column, codes_of, find_column, shortened
 from evenscore.errors import DataError, OptionError
 
 MAX_GROUPS = 200
+DIGITS = {"decimal": 100}  # after the point, of text that is no moment
 
 
 def group_columns(table: Any, group: Any) -> list[Column]:
@@ -56,7 +59,7 @@ def groups_of(columns: list[Column]) -> tuple[NDArray[np.uint8], tuple[Any, ...]
 def _group_codes(column: Column) -> tuple[NDArray[np.uint8], list[Any]]:
     codes, labels = codes_of(column, typed=True)
     _limit_groups(len(labels), [column])
-    labels = [_plain(label) for label in labels]
+    labels = [plain_label(label) for label in labels]
     for label in labels:
         if not _is_label(label):
             raise DataError(f"{column} holds {shortened(label)}, which cannot be a label; turn the column into text first")
@@ -82,13 +85,43 @@ def _limit_groups(n_groups: int, columns: list[Column]) -> None:
         )
 
 
-def _plain(label: Any) -> Any:
-    """A label as a plain Python object."""
+def plain_label(label: Any) -> Any:
+    """A label as a plain Python object, the same whatever it was held in: moments in a zone are in UTC, decimals without zeros.
+
+    >>> plain_label(decimal.Decimal("1.50")), plain_label(np.int64(3))
+    (Decimal('1.5'), 3)
+    """
     if isinstance(label, np.generic):
-        return label.item()
-    if isinstance(label, datetime.datetime) and hasattr(label, "to_pydatetime"):
-        return label.to_pydatetime(warn=False)
-    return label
+        label = label.item()
+    if isinstance(label, datetime.datetime):
+        if hasattr(label, "to_pydatetime"):
+            label = label.to_pydatetime(warn=False)
+        return label if label.tzinfo is None else label.astimezone(datetime.UTC)
+    if isinstance(label, datetime.timedelta) and hasattr(label, "to_pytimedelta"):
+        return label.to_pytimedelta()
+    return decimal.Decimal(plain_decimal(label)) if isinstance(label, decimal.Decimal) else label
+
+
+_FROM_TEXT: dict[str, Callable[[str], Any]] = {
+    "huge": int,
+    "decimal": decimal.Decimal,
+    **dict.fromkeys(("time", "fine time"), datetime.time.fromisoformat),
+    **dict.fromkeys(("moment", "fine moment"), datetime.datetime.fromisoformat),
+    **dict.fromkeys(("instant", "fine instant"), lambda text: datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC)),
+}
+
+
+def label_from_text(kind: str, value: Any) -> Any:
+    """A label of a kind of which engines give the text, as in memory; kinds are those of ``engines.identity``.
+
+    Text that Python has no value for stays text: moments with nanoseconds, or outside the years 1 to 9999.
+    """
+    if not isinstance(value, str) or kind not in _FROM_TEXT or len(value.partition(".")[2]) > DIGITS.get(kind, 6):
+        return value
+    try:
+        return plain_label(_FROM_TEXT[kind](value))
+    except (ValueError, OverflowError, decimal.InvalidOperation):
+        return value
 
 
 def _equal_labels(labels: list[Any]) -> str:

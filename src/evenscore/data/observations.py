@@ -81,12 +81,6 @@ class Observations:
         """Number of rows, before counts repeat them."""
         return len(self.score)
 
-    @property
-    def counted(self) -> Mask | None:
-        """Which rows count at all, (n_rows,): those of weight 0, or repeated 0 times, are nobody's; None when all do."""
-        sizes = [size > 0 for size in (self.weight, self.count) if size is not None]
-        return np.logical_and.reduce(sizes) if sizes else None
-
 
 def observe(data: Any, spec: TallySpec) -> Observations:
     """Check and code the columns of a frame, a dict of arrays, or (data=None) arrays alone."""
@@ -104,7 +98,7 @@ def observe(data: Any, spec: TallySpec) -> Observations:
     scores = numbers_in(by_role["score"])
     outcomes = numbers_in(by_role["outcome"], known=labelled)
     codes, labels = groups_of(of_groups)
-    return Observations(
+    observations = Observations(
         score=scores,
         outcome=outcomes,
         group=codes,
@@ -118,13 +112,32 @@ def observe(data: Any, spec: TallySpec) -> Observations:
             names.get("weight"),
             names.get("count"),
         ),
-        binary=is_binary(outcomes, labelled),
+        binary=False,
         weight=weights_of(by_role["weight"]) if "weight" in by_role else None,
         count=_counts(by_role["count"]) if "count" in by_role else None,
         labelled=labelled,
         dropped=dropped,
         frame=kind,
     )
+    observations = _only_counted(observations)
+    return replace(observations, binary=is_binary(observations.outcome, observations.labelled))
+
+
+def _only_counted(observations: Observations) -> Observations:
+    """Without rows of weight 0 or repeated 0 times: they are nobody's, and must not change anything."""
+    sizes = [size for size in (observations.weight, observations.count) if size is not None]
+    if all(size.min() > 0 for size in sizes):
+        return observations
+    counted = np.logical_and.reduce([size > 0 for size in sizes])
+    if not counted.any():
+        raise nobody_counts(observations.n_rows)
+    kept = _keep_rows(observations, counted)
+    return replace(kept, users=independent_users(kept.n_rows)) if kept.users.independent else kept
+
+
+def nobody_counts(n_rows: int) -> DataError:
+    """The error when every row has a weight or a count of 0."""
+    return DataError(f"weight or count is zero in each of the {n_rows:,} rows")
 
 
 def one_row_each(observations: Observations) -> Observations:
@@ -145,10 +158,14 @@ def keep_split(observations: Observations, split: Split | None) -> Observations:
     """The rows of the users in a split; all rows without one."""
     if split is None:
         return observations
-    users = observations.users
-    kept = rows_in_split(split, users)
+    kept = rows_in_split(split, observations.users)
     if not kept.any():
         raise empty_split(split, observations.n_rows)
+    return _keep_rows(observations, kept)
+
+
+def _keep_rows(observations: Observations, kept: Mask) -> Observations:
+    users = observations.users
     return replace(_take_rows(observations, kept), users=replace(users, codes=users.codes[kept]))
 
 

@@ -21,7 +21,7 @@ from evenscore.data.observations import Columns
 from evenscore.engines.copying import AS_IT_IS, copied_whole
 from evenscore.engines.duck import connect, retry_step, try_query
 from evenscore.engines.parts import Recipe
-from evenscore.engines.paths import parquet_in, path_literal
+from evenscore.engines.paths import name_as_given, parquet_in, path_literal
 from evenscore.engines.relations import Scan, count_parts, plan_scan, select_rows, spill_parts
 from evenscore.engines.spill import spill_folder
 from evenscore.engines.sql import DUCKDB
@@ -156,7 +156,11 @@ def merge_by_user(paths: list[Path], limit: int, output: Path | None = None, *, 
     files = [open_by_user(path) for path in paths]
     recipe = _unite(files)
     names = ", ".join(map(named, paths))
-    return retry_step(lambda _: _merge(files, recipe, limit, output, overwrite), lambda _: names)
+
+    def explain(complaint: str) -> str:
+        return f"{names}: {name_as_given(complaint, map(str, paths))}"
+
+    return retry_step(lambda _: _merge(files, recipe, limit, output, overwrite), explain)
 
 
 def _merge(files: list[ByUser], recipe: Recipe, limit: int, output: Path | None, overwrite: bool) -> Tally | ByUser:

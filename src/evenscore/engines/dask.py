@@ -115,7 +115,8 @@ def find_dask_fields(data: Any, spec: TallySpec) -> Fields:
     """The columns in their roles."""
     types = {str(name): dtype for name, dtype in data.dtypes.items()}
     kinds = {name: _kind(dtype) for name, dtype in types.items()}
-    labels = {name: DUCKDB.as_text(DUCKDB.name(name)) for name, kind in kinds.items() if kind == "other"}
+    as_text = ("other", "moment", "instant")
+    labels = {name: DUCKDB.as_label(DUCKDB.name(name), kind) for name, kind in kinds.items() if kind in as_text}
     if not isinstance(spec.user, str) or spec.user not in types or _is_exact(types[spec.user]):
         return find_fields(spec, kinds, DUCKDB, "frame", labels=labels)
     fields = find_fields(spec, kinds | {spec.user: "hashed"}, DUCKDB, "frame", labels=labels)
@@ -144,6 +145,9 @@ def _with_hashes(partition: Any, user: str) -> Any:
 def _kind(dtype: Any) -> str:
     if "string" in str(dtype) or str(dtype) in ("str", "category"):
         return "text"
+    if getattr(dtype, "kind", "O") == "M":
+        zone = getattr(getattr(dtype, "pyarrow_dtype", dtype), "tz", None)
+        return "moment" if zone is None else "instant"
     return KINDS.get(getattr(dtype, "kind", "O"), "other")
 
 

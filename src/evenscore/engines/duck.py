@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
+import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,9 +15,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from evenscore.data.coding import encode
 from evenscore.data.columns import shortened
+from evenscore.data.groups import label_from_text
 from evenscore.data.spec import TallySpec
-from evenscore.engines.spill import spill_failure
+from evenscore.engines.spill import process_folder, spill_failure
 from evenscore.engines.sql import DUCKDB, NUMERIC_ROLES, Fields, find_fields, require_identity
 from evenscore.engines.survey import SKETCHED, Answers, Fact
 from evenscore.errors import DataError, EvenscoreError, FileError, no_column
@@ -39,6 +42,8 @@ KINDS = {
     "TIME": "time",
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS"), "moment"),
     "TIMESTAMP_NS": "fine moment",
+    "TIMESTAMPTZ_NS": "fine instant",
+    "TIME_NS": "fine time",
     "TIMESTAMP WITH TIME ZONE": "instant",
     "INTERVAL": "duration",
 }
@@ -58,7 +63,10 @@ Done = TypeVar("Done")
 
 
 def connect(*, threads: int | None = None, memory_limit: int | None = None, folder: Path | None = None) -> Any:
-    """A connection of its own; with a memory limit it keeps to its share, and writes nothing to disk unless there is a folder."""
+    """A connection of its own; with a memory limit it keeps to its share, and writes nothing to disk unless there is a folder.
+
+    Without a limit it spills what memory cannot hold to a folder that is removed with this process, never to the caller's.
+    """
     connection = _duckdb().connect()
     connection.execute("SET enable_progress_bar = true")  # else it cannot tell how far it is
     connection.execute("SET enable_progress_bar_print = false")
@@ -66,7 +74,9 @@ def connect(*, threads: int | None = None, memory_limit: int | None = None, fold
         connection.execute(f"SET threads = {threads}")
     if memory_limit is not None:
         connection.execute(f"SET memory_limit = '{max(int(ENGINE_SHARE * memory_limit), ENGINE_LEAST)}B'")
-        connection.execute(f"SET temp_directory = {DUCKDB.literal('' if folder is None else str(folder))}")
+    elif (shared := process_folder()) is not None:
+        folder = shared / secrets.token_hex(8)  # older versions do not expect others in theirs
+    connection.execute(f"SET temp_directory = {DUCKDB.literal('' if folder is None else str(folder))}")
     return connection
 
 
@@ -153,10 +163,10 @@ def complaints() -> tuple[type[Exception], ...]:
     return (_duckdb().Error, EvenscoreError)
 
 
-def retry_step(step: Callable[[dict[str, str]], Done], blame: Callable[[str], str]) -> Done:
+def retry_step(step: Callable[[dict[str, str]], Done], explain: Callable[[str], str]) -> Done:
     """Take a step with the usual settings; when a CSV turns out to be in another encoding, again with that.
 
-    ``blame`` names what cannot be read, given DuckDB's complaint.
+    ``explain`` names what cannot be read and says why, given DuckDB's complaint.
     """
     settings: dict[str, str] = {}
     while True:
@@ -167,7 +177,7 @@ def retry_step(step: Callable[[dict[str, str]], Done], blame: Callable[[str], st
             better = _remedy(str(error), settings)
             if better == settings:
                 complaint = shorten_complaint(str(error))
-                raise spill_failure(complaint) or FileError(f"cannot read {blame(complaint)}: {complaint}") from None
+                raise spill_failure(complaint) or FileError(f"cannot read {explain(complaint)}") from None
             settings = better
 
 
@@ -245,7 +255,7 @@ def find_duckdb_fields(spec: TallySpec, types: dict[str, str], where: str, colum
     """The columns in their roles; labels of types that Python does not have are text. columns: SQL for some of them."""
     kinds = {name: type_kind(kind) for name, kind in types.items()}
     expressions = {name: DUCKDB.name(name) for name in types} | (columns or {})
-    labels = {name: DUCKDB.as_text(expressions[name]) for name, kind in types.items() if kind not in PLAIN}
+    labels = {name: DUCKDB.as_label(expressions[name], kinds[name]) for name, kind in types.items() if kind not in PLAIN}
     return find_fields(spec, kinds, DUCKDB, where, expressions=expressions, labels=labels)
 
 
@@ -279,12 +289,14 @@ def _plain_column(column: str, kind: str, role: str, name: str) -> str:
             return str(DUCKDB.ids[kind].text).format(x=column)
         if kind not in AS_OBJECTS:
             return column
-    as_number = role in NUMERIC_ROLES and kind in ("decimal", "huge")
-    return f"CAST({column} AS {'DOUBLE' if as_number else 'VARCHAR'})"
+    if role in NUMERIC_ROLES and kind in ("decimal", "huge"):
+        return f"CAST({column} AS DOUBLE)"
+    return DUCKDB.as_label(column, kind) if role == "group" else DUCKDB.as_text(column)
 
 
-def fetch_arrays(relation: Any, types: dict[str, str], selected: dict[str, str], users: Sequence[str] = ()) -> dict[str, Any]:
-    """Arrays by column name; a date is a date and not a moment, long integers are integers again, and users decimals."""
+def fetch_arrays(relation: Any, types: dict[str, str], selected: dict[str, str], names: dict[str, list[str]]) -> dict[str, Any]:
+    """Arrays by column name; a date is a date and not a moment, long integers, users and groups are again what they were."""
+    users, groups = names.get("user", ()), names.get("group", ())
     arrays = dict(zip(selected, relation.fetchnumpy().values(), strict=True))
     for name, array in arrays.items():
         if types[name] == "DATE":
@@ -292,4 +304,16 @@ def fetch_arrays(relation: Any, types: dict[str, str], selected: dict[str, str],
         elif (kind := type_kind(types[name])) in OBJECTS and array.dtype == object and (kind != "decimal" or name in users):
             known = ~np.ma.getmaskarray(array)
             array[known] = [OBJECTS[kind](value) for value in array[known]]
+        elif name in groups:
+            arrays[name] = read_labels(types[name], array)
     return arrays
+
+
+def read_labels(kind: str, texts: Array) -> Array:
+    """Labels of a type in the form in which arrays in memory hold them."""
+    if kind in PLAIN or texts.dtype != object:
+        return texts
+    codes, distinct = encode(np.ma.getdata(texts))
+    labels = np.empty(len(distinct), dtype=object)
+    labels[:] = [label_from_text(type_kind(kind), text) for text in distinct]
+    return np.ma.MaskedArray(labels[codes], np.ma.getmask(texts)) if isinstance(texts, np.ma.MaskedArray) else labels[codes]

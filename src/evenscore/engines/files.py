@@ -14,7 +14,7 @@ from evenscore.engines.memory import tally_memory
 from evenscore.engines.paths import CSV, Paths, file_kind, find_files, list_paths
 from evenscore.engines.plans import FETCHED, TallyPlan
 from evenscore.engines.relations import Scan, fits_memory, plan_scan, tally_scan
-from evenscore.engines.sources import Source, blame_file, open_source
+from evenscore.engines.sources import Source, explain_file, open_source
 from evenscore.engines.spill import MEMORY_LIMIT, parse_memory_limit, spill_folder
 from evenscore.errors import DataError, OptionError, listing, warn
 from evenscore.tallies.tally_state import Tally
@@ -103,7 +103,7 @@ def use_files(
         source = open_source(paths, names, settings, every=every)
         return source, step(source)
 
-    source, done = retry_step(take, lambda complaint: blame_file(paths, complaint))
+    source, done = retry_step(take, lambda complaint: explain_file(paths, complaint))
     for note in source.notes:
         (say or warn)(note)
     return done
@@ -123,9 +123,7 @@ def _list_names(roles: Mapping[str, Any]) -> dict[str, list[str]]:
 def _fetch_columns(source: Source) -> dict[str, Any]:
     """The needed columns as arrays."""
     selected = source.selected
-    columns = fetch_arrays(
-        query(f"SELECT {', '.join(selected.values())} FROM {source.sql}"), source.types, selected, source.names.get("user", ())
-    )
+    columns = fetch_arrays(query(f"SELECT {', '.join(selected.values())} FROM {source.sql}"), source.types, selected, source.names)
     if all(len(values) == 0 for values in columns.values()):
         raise DataError(f"{list_paths(source.paths)}: the data has no rows, only the columns {listing(source.types)}")
     return columns

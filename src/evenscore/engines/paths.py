@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatch
 from glob import escape, glob
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ Paths = str | os.PathLike[str] | list[Any] | tuple[Any, ...]
 PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".csv.zst", ".tsv.zst")
 SEPARATED = r"[/\\]" if os.sep == "\\" else "/"
+TAKEN_IN = "would be one of the files that are read, so that the next run reads its own result; write it somewhere else"
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -82,6 +84,35 @@ def _files_in(folder: Path) -> list[str]:
     return list(map(str, files))
 
 
+def is_taken_in(path: Path, data: Paths) -> bool:
+    """Whether a file, once it is written, is among those that a folder or pattern stands for."""
+    if isinstance(data, list | tuple):
+        return any(is_taken_in(path, item) for item in data)
+    if not isinstance(data, str | os.PathLike) or file_kind(path.name) is None or Path(data).is_file():
+        return False
+    try:
+        place = Path(os.path.realpath(path.parent)) / path.name
+        if Path(data).is_dir():
+            return _lies_in(place, data)
+        pattern = _as_pattern(Path(data))
+        return _matches(place, pattern) or any(_lies_in(place, match) for match in glob(pattern, recursive=True))  # noqa: PTH207
+    except (OSError, ValueError):  # a name that no file can have
+        return False
+
+
+def _lies_in(place: Path, folder: str | os.PathLike[str]) -> bool:
+    real = Path(os.path.realpath(folder))
+    return real.is_dir() and real in place.parents and not any(part[0] in "._" for part in place.relative_to(real).parts)
+
+
+def _matches(place: Path, pattern: str) -> bool:
+    """Whether a file is called as the pattern says, in a folder that it means."""
+    folders, name = os.path.split(pattern)
+    if not fnmatch(place.name, name) or (place.name[0] == "." and name[0] != "."):
+        return False
+    return any(os.path.realpath(folder) == str(place.parent) for folder in glob(folders or os.curdir, recursive=True))  # noqa: PTH207
+
+
 def list_paths(paths: tuple[str, ...]) -> str:
     """Paths for a message: whole, but not too many."""
     return ", ".join(paths[:3]) + (f" and {len(paths) - 3:,} more files" if len(paths) > 3 else "")
@@ -93,6 +124,13 @@ def list_paths(paths: tuple[str, ...]) -> str:
 def absolute(path: str) -> str:
     """A path that DuckDB does not expand: ``~x.csv`` is a name. Nothing is resolved, since ``..`` may follow a link."""
     return str(Path.cwd() / path)
+
+
+def name_as_given(text: str, paths: Iterable[str]) -> str:
+    """What DuckDB says about files, under the names that the caller gave them."""
+    for path in paths:
+        text = text.replace(absolute(path), path)
+    return text
 
 
 def path_literal(path: str) -> str:

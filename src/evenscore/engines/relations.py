@@ -41,7 +41,7 @@ def tally_duckdb(data: Any, spec: TallySpec, *, memory_limit: str | int = MEMORY
     if _is_small(data, limit):
         return tally_memory(fetch_relation(data, spec.roles), spec, progress=progress)
     with _open_scan(data, spec, limit) as scan:
-        return retry_step(lambda _: tally_scan(scan, progress), _blame_relation)
+        return retry_step(lambda _: tally_scan(scan, progress), _explain_relation)
 
 
 def plan_duckdb(data: Any, spec: TallySpec, *, memory_limit: str | int = MEMORY_LIMIT) -> TallyPlan:
@@ -50,7 +50,7 @@ def plan_duckdb(data: Any, spec: TallySpec, *, memory_limit: str | int = MEMORY_
     if _is_small(data, limit):
         return TallyPlan("duckdb", FETCHED)
     with _open_scan(data, spec, limit) as scan:
-        return retry_step(lambda _: plan_scan(scan).describe("duckdb"), _blame_relation)
+        return retry_step(lambda _: plan_scan(scan).describe("duckdb"), _explain_relation)
 
 
 @contextmanager
@@ -68,8 +68,7 @@ def fetch_relation(data: Any, roles: Mapping[str, Any]) -> dict[str, Any]:
     selected = select_columns(types, {}, names, "relation")
     if not selected:
         return {}
-    users = names.get("user", ())
-    return retry_step(lambda _: fetch_arrays(data.project(", ".join(selected.values())), types, selected, users), _blame_relation)
+    return retry_step(lambda _: fetch_arrays(data.project(", ".join(selected.values())), types, selected, names), _explain_relation)
 
 
 def fits_memory(n_rows: int, limit: int) -> bool:
@@ -78,12 +77,12 @@ def fits_memory(n_rows: int, limit: int) -> bool:
 
 
 def _is_small(relation: Any, limit: int) -> bool:
-    rows = retry_step(lambda _: relation.aggregate("count(*)").fetchall(), _blame_relation)
+    rows = retry_step(lambda _: relation.aggregate("count(*)").fetchall(), _explain_relation)
     return fits_memory(int(rows[0][0]), limit)
 
 
-def _blame_relation(_complaint: str) -> str:
-    return "the relation"
+def _explain_relation(complaint: str) -> str:
+    return f"the relation: {complaint}"
 
 
 # In bounded memory
@@ -145,7 +144,7 @@ def tally_scan(scan: Scan, progress: Progress | None = None) -> Tally:
 
 def select_rows(relation: Any, facts: Survey) -> Any:
     """The relation that counting needs: short names, plain types, only rows that count."""
-    rows = relation if facts.fields.kept is None else relation.filter(facts.fields.kept)
+    rows = relation if facts.fields.counted is None else relation.filter(facts.fields.counted)
     key = "row_number() OVER () - 1" if facts.fields.user is None else facts.fields.key
     columns = {"key": key, **facts.selected}
     return rows.project(", ".join(f"{sql} AS {DUCKDB.name(name)}" for name, sql in columns.items()))

@@ -19,6 +19,7 @@ from evenscore.engines.paths import (
     folder_value,
     folder_values,
     list_paths,
+    name_as_given,
     path_literal,
 )
 from evenscore.engines.sql import DUCKDB, NUMERIC_ROLES
@@ -60,7 +61,12 @@ class Source:
         return file_kind(self.paths[0]) == "CSV"
 
 
-def blame_file(paths: tuple[str, ...], complaint: str) -> str:
+def explain_file(paths: tuple[str, ...], complaint: str) -> str:
+    """What the engine complains about, with files as the caller named them."""
+    return f"{_blame_file(paths, complaint)}: {name_as_given(complaint, paths)}"
+
+
+def _blame_file(paths: tuple[str, ...], complaint: str) -> str:
     """The one file that the engine complains about, or that cannot be read by itself; else all of them."""
     named_paths = [path for path in paths if path in complaint]
     if len(named_paths) == 1:
@@ -224,7 +230,7 @@ def _find_folder_columns(
     for name in named_by_folders:
         value = folder_value(name, FILE)
         if name in held:
-            _require_no_conflict(name, sql, held[name], value)
+            _require_no_conflict(paths, name, sql, held[name], value)
             continue
         lacking = [path for path, values in by_path.items() if name not in values]
         if lacking and name in roles:
@@ -233,11 +239,14 @@ def _find_folder_columns(
     return filled
 
 
-def _require_no_conflict(name: str, sql: str, column: str, value: str) -> None:
+def _require_no_conflict(paths: tuple[str, ...], name: str, sql: str, column: str, value: str) -> None:
     text = f"CAST({column} AS VARCHAR)"
     same = f"({text} = {value} OR coalesce(TRY_CAST({text} AS DOUBLE) = TRY_CAST({value} AS DOUBLE), false))"
     rows = query(
         f"SELECT {FILE}, {text}, {value} FROM {sql} WHERE {value} <> '' AND NOT coalesce({same}, false) LIMIT 1"
     ).fetchall()
-    for path, inside, outside in rows:
-        raise FileError(f"{path}: column {shortened(name)} holds {shortened(inside)}, and its folder says {shortened(outside)}")
+    for place, inside, outside in rows:
+        path = name_as_given(place, paths)
+        raise FileError(
+            f"{named(path)}: column {shortened(name)} holds {shortened(inside)}, and its folder says {shortened(outside)}"
+        )

@@ -42,7 +42,7 @@ FAMILIES = {
     r"interval (day|hour|minute|second)( to \w+)?": "duration",
     r"decimal\(\d+,([0-9]|[12][0-9]|3[0-6])\)": "decimal",  # with more places there is no room for the 1 that keeps it plain
 }
-LABELS = ("string", "boolean", "date", "timestamp", "timestamp_ntz", "float", "double", "tinyint", "smallint", "int", "bigint")
+LABELS = ("string", "boolean", "date", "timestamp_ntz", "float", "double", "tinyint", "smallint", "int", "bigint")
 BATCH = 1 << 20  # rows that a worker counts at a time
 PILOT_ROWS = 200_000
 PAIRS_FOR_ARROW = 4.0  # pairs of cells for each row from which on expressions cost too much; see docs/scale.md
@@ -124,7 +124,7 @@ def choose_way(data: Any, spec: TallySpec, way: str | None) -> SparkPlan:
         raise DataError("the frame has several columns of the same name; rename or drop the others")
     kinds = {name: type_kind(kind) for name, kind in types.items()}
     places = {name: f"c{i}" for i, name in enumerate(types)}
-    labels = {name: SPARK.as_text(places[name]) for name, kind in types.items() if kind not in LABELS}
+    labels = {name: SPARK.as_label(places[name], kinds[name]) for name, kind in types.items() if kind not in LABELS}
     fields = find_fields(spec, kinds, SPARK, "frame", expressions=places, labels=labels)
     engine = Spark(rename_columns(data, {column.name: places[column.name] for column in fields.every()}))
     facts = take_survey(engine, fields, spec)
@@ -170,7 +170,7 @@ def pilot(engine: Spark, facts: Survey) -> tuple[float, int]:
     every = max(1, facts.recipe.n_rows // PILOT_ROWS)
     user = facts.fields.user.sql
     sampled = f"pmod(xxhash64({user}), {every}) = 0"
-    where = sampled if facts.fields.kept is None else f"{sampled} AND {facts.fields.kept}"
+    where = sampled if facts.fields.counted is None else f"{sampled} AND {facts.fields.counted}"
     from pyspark.sql.functions import expr
 
     counts = engine.frame.where(where).groupBy(expr(user).alias("u")).agg(expr("count(*)").alias("n"))
@@ -184,7 +184,7 @@ def add_up_lines(plan: SparkPlan, stack: contextlib.ExitStack) -> Any:
     from pyspark.sql.functions import expr
 
     facts, recipe = plan.facts, plan.facts.recipe
-    rows = plan.frame if facts.fields.kept is None else plan.frame.where(facts.fields.kept)
+    rows = plan.frame if facts.fields.counted is None else plan.frame.where(facts.fields.counted)
     key = "monotonically_increasing_id()" if facts.fields.user is None else facts.fields.key
     base = rows.selectExpr(f"{key} AS key", *(f"{sql} AS {SPARK.name(name)}" for name, sql in facts.selected.items()))
     if plan.way == "expressions":

@@ -49,7 +49,7 @@ def _rows(base: Any, facts: Survey) -> Any:
     placed = with_cell(whole, "score", "c", recipe.lattice)
     count = "`count`" if "count" in facts.selected else "1"
     known = "outcome IS NOT NULL" if facts.has_unlabelled else "true"
-    rows = placed.selectExpr(
+    return placed.selectExpr(
         "key",
         "CAST(`group` AS INT) AS g",
         "c",
@@ -59,7 +59,6 @@ def _rows(base: Any, facts: Survey) -> Any:
         f"CASE WHEN {known} THEN CAST({count} AS DOUBLE) ELSE 0D END AS m",
         f"CAST({count} AS DOUBLE) AS m_all",
     )
-    return rows.where("m_all > 0 AND v > 0")
 
 
 def with_cell(frame: Any, score: str, name: str, lattice: Lattice) -> Any:

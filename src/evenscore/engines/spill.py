@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +23,9 @@ YOUNG = 3600  # seconds in which a folder may be without a lock because it is be
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 SMALLEST = 200_000_000  # below this not even the engine works
 LARGEST = 2**60  # more than any machine has, and as much as the engine can count
+
+_FOLDERS: dict[int, tuple[Path, contextlib.ExitStack]] = {}  # by process, and what removes it
+_FOLDERS_LOCK = threading.Lock()
 
 
 def parse_memory_limit(limit: str | int | float) -> int:
@@ -43,14 +48,22 @@ def spill_failure(complaint: str) -> FileError | None:
     """The error when DuckDB complains that temporary files cannot be written; None when it complains of something else."""
     if not any(words in complaint.lower() for words in ("no space left", "could not write", "file too large", "failed to offload")):
         return None
-    folder = tempfile.gettempdir()
+    folder = _temporary_place()
     return FileError(f"cannot write temporary files to {folder}: {complaint}; make room there, or let TMPDIR name another place")
+
+
+def _temporary_place() -> Path:
+    """Where temporary files go; TMPDIR says where."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:  # nothing may be written anywhere, as in a container whose disk is read-only
+        raise FileError("there is no place for temporary files; let TMPDIR name a folder that can be written to") from None
 
 
 @contextlib.contextmanager
 def spill_folder() -> Iterator[Path]:
     """A temporary folder; folders that killed runs left behind are removed first."""
-    parent = Path(tempfile.gettempdir())  # TMPDIR says where
+    parent = _temporary_place()
     sweep(parent)
     try:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
@@ -63,6 +76,26 @@ def spill_folder() -> Iterator[Path]:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def process_folder() -> Path | None:
+    """A temporary folder that lasts as long as this process; None where none can be made, and nothing may be spilled."""
+    process = os.getpid()  # a fork is a process of its own
+    with _FOLDERS_LOCK:
+        if process not in _FOLDERS or not _FOLDERS[process][0].is_dir():
+            stack = contextlib.ExitStack()
+            try:
+                _FOLDERS[process] = stack.enter_context(spill_folder()), stack
+            except FileError:
+                return None
+        return _FOLDERS[process][0]
+
+
+@atexit.register
+def remove_process_folder() -> None:
+    """Remove what this process has spilled; for those who end it without Python's own farewell."""
+    if os.getpid() in _FOLDERS:
+        _FOLDERS.pop(os.getpid())[1].close()
 
 
 def sweep(parent: Path) -> None:

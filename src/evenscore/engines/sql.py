@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ class Dialect:
     remainder: str
     quotient: str
     ids: Mapping[str, Identity]
+    instant: str
     hexadecimal: str | None = None  # for text that means something else in some settings; None where none does
 
     def name(self, column: str) -> str:
@@ -52,9 +54,13 @@ class Dialect:
             text = repr(float(value))
             return text if "e" in text else f"{text}e0"
         if isinstance(value, datetime.datetime):
-            return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+            return f"{'TIMESTAMP' if value.tzinfo is None else self.instant} '{value.isoformat(sep=' ')}'"
         if isinstance(value, datetime.date):
             return f"DATE '{value.isoformat()}'"
+        if isinstance(value, datetime.time) and value.tzinfo is None:
+            return f"TIME '{value.isoformat()}'"
+        if isinstance(value, decimal.Decimal) and value.is_finite():
+            return f"{value:f}"
         kind = type(value).__name__
         raise EvenscoreError(
             f"group label {shortened(value)} is of type {kind} and cannot be written in SQL; turn the column into text"
@@ -63,6 +69,12 @@ class Dialect:
     def as_text(self, expression: str) -> str:
         """An expression as text."""
         return f"CAST({expression} AS {self.text})"
+
+    def as_label(self, expression: str, kind: str) -> str:
+        """A label as text that ``groups.label_from_text`` reads; what clocks show must not depend on the session's zone."""
+        if kind == "instant":
+            return str(self.ids[kind].text).format(x=expression)
+        return self.as_text(f"make_timestamp_ns(epoch_ns({expression}))" if kind == "fine instant" else expression)
 
 
 DUCKDB = Dialect(
@@ -74,6 +86,7 @@ DUCKDB = Dialect(
     remainder="((({x}) % {n} + {n}) % {n})",
     quotient="(({x}) // {n})",
     ids=DUCKDB_IDS,
+    instant="TIMESTAMP WITH TIME ZONE",
 )
 SPARK = Dialect(
     quote="`",
@@ -84,6 +97,7 @@ SPARK = Dialect(
     remainder="pmod({x}, CAST({n} AS BIGINT))",
     quotient="(({x}) div {n})",
     ids=SPARK_IDS,
+    instant="TIMESTAMP",
     hexadecimal="decode(unhex('{x}'), 'UTF-8')",
 )
 
@@ -132,8 +146,19 @@ class Fields:
 
     @property
     def kept(self) -> str | None:
-        """SQL for the rows that count; None when all do."""
+        """SQL for the rows without missing values, if others are left out; None when they are not."""
         return " AND ".join(f"NOT {field.is_null}" for field in self.every()) if self.nulls == "drop" else None
+
+    @property
+    def weighty(self) -> str | None:
+        """SQL for whether weight and count are above 0: other rows are nobody's; None when there is neither."""
+        sizes = [f"{size.number} > 0" for size in (self.weight, self.count) if size is not None]
+        return " AND ".join(sizes) or None
+
+    @property
+    def counted(self) -> str | None:
+        """SQL for the rows that are kept and somebody's; None when all are."""
+        return " AND ".join(condition for condition in (self.kept, self.weighty) if condition) or None
 
     @property
     def known(self) -> str | None:

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from evenscore.data.columns import LARGEST, Column, shortened
-from evenscore.data.groups import MAX_GROUPS, groups_of
-from evenscore.data.observations import EXACT, SCALE_WEIGHTS, SMALLEST, nothing_left, null_hint
+from evenscore.data.groups import MAX_GROUPS, groups_of, label_from_text
+from evenscore.data.observations import EXACT, SCALE_WEIGHTS, SMALLEST, nobody_counts, nothing_left, null_hint
 from evenscore.data.spec import TallySpec
 from evenscore.engines.identity import TEXT_HINT
 from evenscore.engines.memory import check_outside
@@ -135,6 +135,9 @@ def take_survey(engine: Engine, fields: Fields, spec: TallySpec) -> Survey:
     for size in (fields.weight, fields.count):
         if size is not None and facts[f"most_{size.role}"] == 0:
             raise DataError(f"{size} is zero in all {n_rows:,} rows")
+    n_counted = int(facts["n_counted"])
+    if n_counted == 0:
+        raise nobody_counts(n_rows)
     labels, texts = _find_labels(engine, fields, n_rows)
     binary = facts["n_other"] == 0
     recipe = Recipe(
@@ -144,29 +147,38 @@ def take_survey(engine: Engine, fields: Fields, spec: TallySpec) -> Survey:
         binary=binary,
         centre=0.0 if binary else float(facts["outcomes"]) / int(facts["n_labelled"]),
         hashed=fields.hashed,
-        n_rows=n_rows,
-        n_users=min(n_rows, max(1, int(facts.get("n_users", n_rows)))),
+        n_rows=n_counted,
+        n_users=min(n_counted, max(1, int(facts.get("n_users", n_counted)))),
         split=spec.split,
         dropped=dropped,
     )
-    return Survey(fields, recipe, texts, has_unlabelled=facts["n_labelled"] < n_rows)
+    return Survey(fields, recipe, texts, has_unlabelled=facts["n_labelled"] < n_counted)
 
 
 def _ask_facts(engine: Engine, fields: Fields, demands: list[Demand]) -> dict[str, Any]:
-    """Aggregates over the rows that are kept, and counts of missing values over all; one scan unless some are left out."""
+    """Aggregates over the rows that are kept, and counts of missing values over all; one scan unless some are left out.
+
+    Rows that are nobody's must meet the demands like all others, and say nothing about scores, outcomes and users.
+    """
     score, outcome = fields.score.number, fields.outcome.number
-    known = fields.known or "true"
+    weighty = fields.weighty or "true"
+    known = weighty if fields.known is None else f"{weighty} AND {fields.known}"
+
+    def of_somebody(expression: str) -> str:
+        return expression if fields.weighty is None else f"CASE WHEN {weighty} THEN {expression} END"
+
     facts = {
         "n_rows": N_ROWS,
-        "low": Fact(Aggregate.LEAST, score),
-        "high": Fact(Aggregate.MOST, score),
-        "n_scores": Fact(Aggregate.DISTINCT, score),
+        "n_counted": count_where(weighty),
+        "low": Fact(Aggregate.LEAST, of_somebody(score)),
+        "high": Fact(Aggregate.MOST, of_somebody(score)),
+        "n_scores": Fact(Aggregate.DISTINCT, of_somebody(score)),
         "n_labelled": count_where(known),
         "n_other": count_where(f"{known} AND {outcome} NOT IN (0, 1)"),
         "outcomes": Fact(Aggregate.SUM, f"CASE WHEN {known} THEN {outcome} END"),
     }
     if fields.user is not None:
-        facts["n_users"] = Fact(Aggregate.DISTINCT, fields.user.sql)
+        facts["n_users"] = Fact(Aggregate.DISTINCT, of_somebody(fields.user.sql))
     for size in (fields.weight, fields.count):
         if size is not None:
             facts[f"most_{size.role}"] = Fact(Aggregate.MOST, size.number)
@@ -263,7 +275,10 @@ def _find_labels(engine: Engine, fields: Fields, n_rows: int) -> tuple[tuple[Any
             f"column {names} (group) has more than the {MAX_GROUPS} different values that are possible in {n_rows:,} rows: is it "
             "an id or a number? Cut numbers into bands first"
         )
-    columns = [Column(column.name, "group", _objects(answers[f"label_{i}"])) for i, column in enumerate(fields.groups)]
+    columns = []
+    for i, column in enumerate(fields.groups):
+        values = [label_from_text(column.kind, value) for value in answers[f"label_{i}"]]
+        columns.append(Column(column.name, "group", _objects(values)))
     codes, labels = groups_of(columns)
     texts = list(zip(*(answers[f"text_{i}"] for i in range(len(columns))), strict=True))
     return labels, tuple(texts[row] for row in np.argsort(codes))
@@ -280,7 +295,7 @@ def _objects(values: Sequence[Any]) -> Array:
 
 def _choose_lattice(engine: Engine, fields: Fields, spec: TallySpec, facts: dict[str, Any]) -> Lattice:
     """The lattice given, checked against the scores, or the one that they would have in memory."""
-    score, kept, n_rows = fields.score.number, fields.kept, int(facts["n_rows"])
+    score, kept, n_rows = fields.score.number, fields.counted, int(facts["n_counted"])
     low, high = float(facts["low"]), float(facts["high"])
     if spec.lattice is not None:
         outside = _ask(engine, {"n": count_where(_is_outside(spec.lattice, score))}, kept)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from evenscore.data.columns import Column, shortened
 from evenscore.data.groups import MAX_GROUPS
@@ -19,6 +20,7 @@ WHOLE = r"'\s*[-+]?[0-9]+\s*'"
 DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 MOMENT = DAY + r"[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
 ZONED = MOMENT + r"([zZ]|[-+][0-9]{2}(:?[0-9]{2})?)"
+LONG_INTEGERS = ("UBIGINT", "HUGEINT")  # for those that 63 bits cannot hold
 IDS = ("user", "query")  # roles of columns that only tell apart
 
 
@@ -74,8 +76,9 @@ def _guess(source: str, name: str, text: str, roles: list[str]) -> _Guess:
     is_id = all(role in IDS for role in roles)
     if re.fullmatch(NUMBER, first):
         integer = f"TRY_CAST({text} AS BIGINT)"
-        bad = f"count({text}) - {_count(f'CAST({integer} AS VARCHAR) = {text}')}"
-        return _Guess(Typed(integer, "BIGINT"), bad, lambda: fall_back(_type_numbers(source, text, is_id=is_id)))
+        return _Guess(
+            Typed(integer, "BIGINT"), _count_unusual(text, integer), lambda: fall_back(_type_numbers(source, text, is_id=is_id))
+        )
     if first.strip().lower() in ("true", "false"):
         bad = f"{text} IS NOT NULL AND lower(trim({text})) NOT IN ('true', 'false')"
         return _Guess(Typed(f"(lower(trim({text})) = 'true')", "BOOLEAN"), _count(bad), lambda: fall_back(as_text))
@@ -91,11 +94,24 @@ def _count(condition: str) -> str:
     return f"count(*) FILTER ({condition})"
 
 
+def _count_unusual(text: str, integer: str) -> str:
+    """SQL for how many texts are not the usual form of an integer."""
+    return f"count({text}) - {_count(f'CAST({integer} AS VARCHAR) = {text}')}"
+
+
+def _first_value(source: str, value: str, condition: str) -> Any:
+    return query(f"SELECT {value} FROM {source} WHERE {condition} LIMIT 1").fetchone()[0]
+
+
 def _type_numbers(source: str, text: str, *, is_id: bool) -> Typed:
     """The type of groups or ids that are not all written as integers usually are.
 
     They are numbers if doubles hold them as they are written, and different fractions differ; 1 may also be written as 1.0.
     """
+    for kind in LONG_INTEGERS if is_id else LONG_INTEGERS[:1]:
+        integer = f"TRY_CAST({text} AS {kind})"
+        if query(f"SELECT {_count_unusual(text, integer)} FROM {source}").fetchone() == (0,):
+            return Typed(integer, kind)
     number = f"TRY_CAST({text} AS DOUBLE)"
     is_number = f"(regexp_full_match({text}, {DUCKDB.literal(NUMBER)}) AND isfinite({number}))"
     is_exact = f"(abs({number}) < 2^53 AND (length({text}) <= 15 OR CAST({number} AS VARCHAR) = {text}))"
@@ -126,14 +142,19 @@ def _read_numbers(source: str, text: str, name: str, role: str) -> Typed:
     ).fetchone()
     notes = []
     if n_missing:
-        notes.append(f"assumed: {name} is missing where it says NA or the like, in {n_missing:,} of {n_rows:,} rows")
+        written = shortened(_first_value(source, text, missing))
+        notes.append(
+            f"assumed: column {shortened(name)} is missing where it says {written} or the like, in {n_missing:,} of {n_rows:,} rows"
+        )
     if n_plain == n_texts - n_missing:
         return Typed(f"CASE WHEN NOT {missing} THEN CAST({text} AS DOUBLE) END", "DOUBLE", tuple(notes))
     if n_truths == n_texts:
         return Typed(f"CAST({text} AS BOOLEAN)", "BOOLEAN")
     if n_commas == n_texts - n_missing:
         number = f"CAST(replace(replace(trim({text}), '.', ''), ',', '.') AS DOUBLE)"
-        notes.insert(0, f"assumed: {name} has a decimal comma")
+        not_plain = f"NOT {missing} AND TRY_CAST({text} AS DOUBLE) IS NULL"
+        written, read = shortened(_first_value(source, text, not_plain)), _first_value(source, number, not_plain)
+        notes.insert(0, f"assumed: column {shortened(name)} has a decimal comma: {written} is read as {read!r}")
         return Typed(f"CASE WHEN NOT {missing} THEN {number} END", "DOUBLE", tuple(notes))
     if n_plain < n_texts / 2:
         return Typed(text, "VARCHAR")

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from evenscore.engines.copying import AS_IT_IS, copied_whole
-from evenscore.engines.duck import PLAIN, Share, connect, run_query
+from evenscore.engines.duck import PLAIN, Share, connect, read_labels, run_query, type_kind
 from evenscore.engines.files import open_files
-from evenscore.engines.paths import Paths, find_files
+from evenscore.engines.paths import TAKEN_IN, Paths, find_files, is_taken_in
 from evenscore.engines.sources import Source
 from evenscore.engines.sql import DUCKDB
 from evenscore.errors import DataError, FileError, OptionError, hush, listing, shortened
@@ -59,7 +59,7 @@ def write_parquet(rows: Sequence[dict[str, Any]], path: Path) -> None:
 class Stream:
     """Files to be copied with one more column.
 
-    source: the files; score, groups: SQL for the score as a double and for the group columns in the types that a tally would see.
+    source: the files; score, groups: SQL for the score as a double and for the group columns, as text if Python lacks their type.
     """
 
     source: Source
@@ -73,7 +73,9 @@ def open_stream(data: Paths, score: str, groups: Sequence[str], say: Say | None 
     source = open_files(data, {"score": [score], "group": list(groups)}, say)
     _ = source.selected  # an error names a column that is not there
     columns, types = source.columns, source.types
-    as_groups = [columns[name] if types[name] in PLAIN else DUCKDB.as_text(columns[name]) for name in groups]
+    as_groups = [
+        columns[name] if types[name] in PLAIN else DUCKDB.as_label(columns[name], type_kind(types[name])) for name in groups
+    ]
     return Stream(source, f"CAST({columns[score]} AS DOUBLE)", tuple(as_groups), tuple(types[name] for name in groups))
 
 
@@ -88,6 +90,11 @@ def count_groups(stream: Stream) -> tuple[list[Any], list[int], list[int]]:
         if kind == "DATE":  # a date is a date and not a moment
             arrays[i] = arrays[i].astype("datetime64[D]")
     return arrays, columns["n"].tolist(), columns["missing"].tolist()
+
+
+def as_in_tallies(stream: Stream, labels: Sequence[Array]) -> list[Array]:
+    """Labels of the stream in the types that a tally would see."""
+    return [read_labels(kind, array) for kind, array in zip(stream.group_types, labels, strict=True)]
 
 
 def count_outside(stream: Stream, ranges: Sequence[tuple[str, float, float]]) -> list[tuple[int, int]]:
@@ -197,6 +204,8 @@ def refuse_overwriting(data: Paths, path: Path, overwrite: bool = False) -> None
     """The result must not take the place of what it is made from, nor of anything else unless told so."""
     if path.exists() and file_identity(path) in map(file_identity, find_files(data)):
         raise OptionError(f"{named(path)} is read and written at once; give the result another name")
+    if is_taken_in(path, data):
+        raise OptionError(f"{named(path)} {TAKEN_IN}")
     refuse_existing(path, overwrite)
 
 

@@ -173,7 +173,8 @@ def _only_weighty(rows: JointRows) -> JointRows:
     kept = np.flatnonzero(rows.weight > 0)
     rows = rows if len(kept) == rows.n_rows else _take(rows, kept)
     assert rows.weight is not None
-    return replace(rows, weight=rows.weight / rows.weight.mean())
+    binary = tuple(is_binary(y, known) for y, known in zip(rows.outcomes, rows.labelled, strict=True))
+    return replace(rows, weight=rows.weight / rows.weight.mean(), binary=binary)
 
 
 def _take(rows: JointRows, kept: Ints) -> JointRows:

@@ -73,17 +73,15 @@ def _mean_outcome(observations: Observations) -> float:
 
 
 def _row_finder(observations: Observations) -> Callable[[int], Ints]:
-    """A function that gives the row numbers of a group, ascending; rows that do not count are left out."""
+    """A function that gives the row numbers of a group, ascending."""
     n_groups = len(observations.groups)
-    counted = observations.counted
     if n_groups > 8:
         order = np.argsort(observations.group, kind="stable")
         ends = np.cumsum(np.bincount(observations.group, minlength=n_groups))
 
     def rows_of(group: int) -> Ints:
         first = ends[group - 1] if group and n_groups > 8 else 0
-        rows = order[first : ends[group]] if n_groups > 8 else np.flatnonzero(observations.group == group)
-        return rows if counted is None else rows[counted[rows]]
+        return order[first : ends[group]] if n_groups > 8 else np.flatnonzero(observations.group == group)
 
     return rows_of
 

@@ -36,8 +36,6 @@ def cross_pairs(
     chosen = spanning[near] == codes
     if observations.labelled is not None:
         chosen &= observations.labelled
-    if observations.counted is not None:
-        chosen &= observations.counted
     rows = np.flatnonzero(chosen)
     n_groups = len(observations.groups)
     owner = near[rows] * n_groups + observations.group[rows]

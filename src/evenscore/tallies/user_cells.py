@@ -50,11 +50,9 @@ def user_cells(observations: Observations, lattice: Lattice, centre: float) -> U
         "part": observations.group.astype(np.int64),
         "cell": lattice.cell(s),
     }
-    counted = observations.counted
     with np.errstate(over="ignore", invalid="ignore"):  # see ``drop_overflow``
         higher = {name: w * v ** (factor.w - 1) * d**factor.y for name, (factor,) in HIGHER_MOMENTS.factors.items()}
-    rows = {**place, **dict(zip(SUMS, columns, strict=True)), **higher}
-    return added(rows if counted is None else {name: column[counted] for name, column in rows.items()})
+    return added({**place, **dict(zip(SUMS, columns, strict=True)), **higher})
 
 
 def added(rows: Mapping[str, Array]) -> UserCells:
