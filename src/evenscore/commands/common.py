@@ -206,6 +206,7 @@ def use_option_names(message: str) -> str:
         message,
     )
     message = re.sub(r"(?<![\w'\"])on_unknown='(\w+)'", r"--on-unknown \1", message)
+    message = re.sub(r"(?<![\w'\"])placebo= needs", "--placebo needs", message)
     message = re.sub(r"\boverwrite=True\b", "--overwrite", message)
     message = re.sub(r"es\.tally\(\.\.\., cuts=\[([^\]]*)\]\)", r"evenscore tally ... --cut \1", message)
     message = re.sub(r"(?<![\w'\"])split='([^']*)'", r"--split \1", message)

@@ -149,7 +149,13 @@ def keep_split(observations: Observations, split: Split | None) -> Observations:
     kept = rows_in_split(split, users)
     if not kept.any():
         raise empty_split(split, observations.n_rows)
-    return replace(_take_rows(observations, kept), users=replace(users, codes=users.codes[kept]))
+    return take_rows(observations, kept)
+
+
+def take_rows(observations: Observations, rows: Mask) -> Observations:
+    """The observations of these rows only."""
+    users = observations.users
+    return replace(_take_rows(observations, rows), users=replace(users, codes=users.codes[rows]))
 
 
 def _take_rows(observations: Observations, rows: Mask | Ints) -> Observations:
