@@ -25,7 +25,6 @@ from evenscore.errors import (
     OptionError,
     listing,
     require_alpha,
-    require_count,
     require_flag,
     require_gap,
     require_option,
@@ -158,7 +157,7 @@ def audit(
     require_text("title", title)
     rule = gate if isinstance(gate, Gate) else Gate(gate, require_power)
     rule.check(tolerance)
-    design = None if placebo is None else Design(require_count("placebo", placebo), seed, workers=workers)
+    design = Design.of_audit(placebo, seed, workers)
     if design is not None:
         require_rows(data, "placebo=")
     deciding = choose_tests("decide", decide, threshold)

@@ -41,6 +41,7 @@ from evenscore.threads import in_one_thread
 from evenscore.types import Progress, Say
 
 TESTS = ("parity", "ordering", "marginal")
+MOST_RUNS = 100_000
 SHARES = 8  # of the runs that each worker gets one after the other: rows are sent anew with every share
 
 
@@ -81,10 +82,19 @@ class Design:
     workers: int = 1
 
     def __post_init__(self) -> None:
-        require_count("runs", self.runs)
+        require_count("runs", self.runs, high=MOST_RUNS)
         require_count("seed", self.seed, low=0)
         require_count("workers", self.workers)
         require_option("within", self.within, (None, "score"))
+
+    @classmethod
+    def of_audit(cls, placebo: int | None, seed: int, workers: int) -> Design | None:
+        """What an audit was asked for; None: nothing."""
+        if placebo is not None:
+            return cls(require_count("placebo", placebo, high=MOST_RUNS), seed, workers=workers)
+        if require_count("workers", workers) > 1:
+            raise OptionError(f"workers={workers} are processes for placebo=, the number of placebo runs; give both or neither")
+        return None
 
 
 @in_one_thread
