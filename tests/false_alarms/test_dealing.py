@@ -129,7 +129,7 @@ def skewed_people(n_users=1_000, seed=0):
 def test_strata_keep_their_groups_and_so_each_group_its_scores():
     score, groups = skewed_people()
     stratum = score_strata(score, (groups == "b").astype(np.uint8))
-    assert len(np.unique(stratum)) == (groups == "b").sum() // 5
+    assert len(np.unique(stratum)) == (groups == "b").sum() // 25
     order = np.argsort(score)
     assert (np.diff(stratum[order]) >= 0).all()
     share = [np.bincount(stratum, groups == g, minlength=stratum.max() + 1) / (groups == g).sum() for g in "ab"]
@@ -138,7 +138,7 @@ def test_strata_keep_their_groups_and_so_each_group_its_scores():
     assert (again != groups).mean() > 0.1
     for g in "ab":
         assert (np.bincount(stratum[again == g]) == np.bincount(stratum[groups == g])).all()
-        assert stats.ks_2samp(score[again == g], score[groups == g]).statistic < 0.02
+        assert stats.ks_2samp(score[again == g], score[groups == g]).statistic < 0.06
     anyone = np.array(dealt(np.arange(len(score)), groups, score=score))
     assert stats.ks_2samp(score[anyone == "b"], score[groups == "b"]).statistic > 0.2
 
@@ -151,11 +151,12 @@ def test_equal_scores_are_in_one_stratum():
 
 
 def test_people_without_anybody_of_another_group_near_them_are_counted():
-    score = np.concatenate([np.linspace(0, 0.4, 50), np.linspace(0.6, 1, 100)])
-    groups = np.array(["a"] * 50 + ["a", "b"] * 50)
-    patterns = find_patterns(_dealable(rows_of(np.arange(150), groups, score)), "score")
+    score = np.concatenate([np.linspace(0, 0.4, 300), np.linspace(0.6, 1, 600)])
+    groups = np.array(["a"] * 300 + ["a", "b"] * 300)
+    patterns = find_patterns(_dealable(rows_of(np.arange(900), groups, score)), "score")
     alone = patterns.classes[0].fixed(patterns.group)
-    assert 40 <= patterns.n_fixed <= 50 and alone[:40].all() and not alone[55:].any()
+    assert patterns.n_strata == 12 and alone[:290].all() and not alone[310:].any()
+    assert patterns.n_fixed == alone.sum()
 
 
 # Refused in words
@@ -165,8 +166,8 @@ def test_people_without_anybody_of_another_group_near_them_are_counted():
     ("users", "groups", "score", "within", "words"),
     [
         ([1, 1, 2, 3], "aabb", None, "score", "needs one row a user, and these are 4 rows of 3 users"),
-        (range(30), "a" * 22 + "b" * 8, None, "score", "needs at least 10 users in each of two groups"),
-        (range(40), "a" * 20 + "b" * 20, np.arange(40) // 20, "score", "the groups have no scores in common"),
+        (range(90), "a" * 50 + "b" * 40, None, "score", "needs at least 50 users in each of two groups"),
+        (range(100), "a" * 50 + "b" * 50, np.arange(100) // 50, "score", "the groups have no scores in common"),
     ],
 )
 def test_what_cannot_be_dealt_is_refused(users, groups, score, within, words):

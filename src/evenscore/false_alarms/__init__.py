@@ -132,7 +132,7 @@ def placebo(
         How often the groups are dealt out; 200 runs tell 5 % from 10 %.
     within
         None deals among all users, which makes the scores of all groups alike. "score" deals among users with nearby scores (up to
-        100 strata, each with about the same share of every group on average), so that each group keeps its scores; it needs one row
+        50 strata, each with about the same share of every group on average), so that each group keeps its scores; it needs one row
         a user.
     tests
         Some of "parity", "ordering" and "marginal"; by default "parity", and "marginal" if there is a threshold.

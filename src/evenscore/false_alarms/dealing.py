@@ -19,9 +19,10 @@ from evenscore.data.observations import Observations
 from evenscore.errors import DataError
 from evenscore.types import Floats, Ints, Mask
 
-MOST_STRATA = 100
-IN_STRATUM = 5  # users of the smallest group in a stratum, on average: a stratum of one group could not be dealt out
-FEW_USERS = 10  # groups with fewer have no density to keep
+MOST_STRATA = 50
+# Users of the smallest group in a stratum, on average. A stratum keeps its groups, so of n users about 1 / n of a real gap stays.
+IN_STRATUM = 25
+FEW_USERS = 2 * IN_STRATUM  # groups with fewer have no density to keep
 
 Groups = NDArray[np.uint8]
 
