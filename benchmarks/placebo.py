@@ -133,10 +133,8 @@ def alarms(options: argparse.Namespace) -> str:
         for row in found["rows"]:
             share = f"{100 * row['rejection_rate']:.1f}"
             limits = f"{100 * row['ci_low']:.1f} to {100 * row['ci_high']:.1f}"
-            words = f"{found['users']:,}"
-            lines.append(
-                [case.name, row["test"], words, str(row["runs"]), str(row["rejected"]), share, limits, str(row["not_judged"])]
-            )
+            counts = [str(row[name]) for name in ("runs", "rejected")]
+            lines.append([case.name, row["test"], f"{found['users']:,}", *counts, share, limits, str(row["not_judged"])])
     header = ("data", "test", "users", "runs", "false alarms", "%", "95 % limits", "not judged")
     return f"### False alarms at a level of 5 %\n\n{table(header, lines)}"
 
