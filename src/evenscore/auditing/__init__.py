@@ -129,7 +129,7 @@ def audit(
         Whether to look for a repair when a disparity is shown.
     placebo, workers
         So many times groups are dealt out anew, to count the false alarms of the deciding tests on this data, as ``es.placebo``
-        does; in so many processes. It needs rows, and does not change the verdict.
+        does; in so many processes. It needs rows, sets a tolerance aside, and does not change the verdict.
     say
         Called with words of progress now and then.
     method, compare, reference, weighting, seed
