@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -254,6 +255,7 @@ class _Repetition:
         """P-value and alarm (1 or 0) of each test; the number and the seed alone decide what is drawn."""
         rng = np.random.default_rng(np.random.SeedSequence((self.seed, number)))
         own_seed = int(np.random.SeedSequence((self.seed, number, 1)).generate_state(1)[0])
+        gc.collect(1)  # what the run before has left: a few large arrays, which by their number alone would stay for long
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EvenscoreWarning)  # about data that nobody has
             tally = count(replace(self.observations, group=self.patterns.deal(rng)), self.lattice)
