@@ -10,8 +10,7 @@ from scipy import stats
 import evenscore as es
 from evenscore.data.observations import observe
 from evenscore.data.spec import TallySpec
-from evenscore.false_alarms import _dealable
-from evenscore.false_alarms.dealing import find_patterns, score_strata
+from evenscore.false_alarms.dealing import find_patterns, keep_most, score_strata
 
 NAMES = {"score": "s", "outcome": "y", "group": "g", "user": "u"}
 RARE = 1e-6  # the chance that a test of randomness fails by accident
@@ -24,7 +23,7 @@ def rows_of(users, groups, score=None):
 
 
 def dealt(users, groups, seed=0, within=None, score=None):
-    observations = _dealable(rows_of(users, groups, score))
+    observations = keep_most(rows_of(users, groups, score))[0]
     codes = find_patterns(observations, within).deal(np.random.default_rng(seed))
     return [observations.groups[code] for code in codes]
 
@@ -45,27 +44,40 @@ def sets_of(users, groups):
     return collections.Counter(map(frozenset, found.values()))
 
 
-def mixed_people(seed):
-    """Users with one to six rows, shuffled, of which some are in two or three groups."""
+def people_in(n_groups, seed):
+    """Users with several rows each, shuffled, in so many of three groups."""
     rng = np.random.default_rng(seed)
     users, groups = [], []
     for user in range(60):
-        own = rng.choice(list("abc"), size=rng.choice([1, 1, 2, 3]), replace=False)
-        for _ in range(rng.integers(1, 7)):
-            users.append(user * 1_000_003)
-            groups.append(str(rng.choice(own)))
+        own = rng.choice(list("abc"), size=n_groups, replace=False)
+        rows = [*own, *rng.choice(own, rng.integers(0, 4))]
+        users += [user * 1_000_003] * len(rows)
+        groups += rows
     order = rng.permutation(len(users))
     return np.array(users)[order], np.array(groups)[order]
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_rows_that_share_a_group_stay_together_and_every_set_of_groups_is_kept(seed):
-    users, groups = mixed_people(seed)
+@pytest.mark.parametrize("n_groups", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_that_share_a_group_stay_together_and_every_set_of_groups_is_kept(n_groups, seed):
+    users, groups = people_in(n_groups, seed)
     again = dealt(users, groups, seed)
     assert parts_of(users, again) == parts_of(users, groups)
-    assert sets_of(users, again) == sets_of(users, groups) and len(sets_of(users, groups)) == 7
+    assert sets_of(users, again) == sets_of(users, groups) and len(sets_of(users, groups)) == (1 if n_groups == 3 else 3)
     assert list(groups) != again
     assert again == dealt(users, groups, seed) and again != dealt(users, groups, seed + 1)
+
+
+def test_users_in_other_numbers_of_groups_than_most_are_left_out():
+    users = np.array([9, 9, 5, 5, 5, 7, 7, 3])
+    groups = list("ab") + list("aba") + list("bb") + list("b")
+    kept, left_out = keep_most(rows_of(users, [*groups[:5], "b", "a", "b"]))
+    assert left_out == 1 and kept.n_rows == 7 and kept.users.span == 3
+    assert kept.users.codes.tolist() == [2, 2, 0, 0, 0, 1, 1]
+    everybody = rows_of(users, groups)
+    assert (kept.users.hashes(np.arange(3)) == everybody.users.hashes(np.array([5, 7, 9]))).all()
+    two, left_out = keep_most(everybody)  # as many are in one group as in two: those in one stay
+    assert (left_out, two.users.span, two.group.tolist()) == (2, 2, [1, 1, 1])
 
 
 def test_groups_keep_their_numbers_of_users_whatever_the_rows():
@@ -78,7 +90,7 @@ def test_groups_keep_their_numbers_of_users_whatever_the_rows():
 
 def test_every_way_to_deal_is_equally_likely():
     users, groups = np.arange(5), list("aabbc")
-    patterns = find_patterns(_dealable(rows_of(users, groups)), None)
+    patterns = find_patterns(keep_most(rows_of(users, groups))[0], None)
     rng = np.random.default_rng(1)
     ways = set(itertools.permutations(groups))
     seen = collections.Counter(tuple("abc"[code] for code in patterns.deal(rng)) for _ in range(6_000))
@@ -88,7 +100,7 @@ def test_every_way_to_deal_is_equally_likely():
 def test_users_in_several_groups_give_them_to_their_parts_in_random_order():
     users = np.array([0, 0, 1, 1, 2, 2])
     groups = list("ab") + list("ab") + list("bc")
-    patterns = find_patterns(_dealable(rows_of(users, groups)), None)
+    patterns = find_patterns(keep_most(rows_of(users, groups))[0], None)
     rng = np.random.default_rng(2)
     seen = collections.Counter("".join("abc"[code] for code in patterns.deal(rng)) for _ in range(9_600))
     ways = {
@@ -105,7 +117,7 @@ def test_the_rejections_of_an_exact_test_are_as_many_as_the_distribution_says():
     outcome = np.arange(40) % 4 == 0
     groups = np.where(np.arange(40) < 12, "a", "b")
     data = {"s": np.linspace(0, 1, 40), "y": outcome.astype(int), "g": groups, "u": np.arange(40)}
-    patterns = find_patterns(_dealable(observe(data, TallySpec(**NAMES))), None)
+    patterns = find_patterns(keep_most(observe(data, TallySpec(**NAMES)))[0], None)
 
     def p_value(events):
         return stats.fisher_exact([[events, 12 - events], [10 - events, 18 + events]]).pvalue
@@ -153,10 +165,9 @@ def test_equal_scores_are_in_one_stratum():
 def test_people_without_anybody_of_another_group_near_them_are_counted():
     score = np.concatenate([np.linspace(0, 0.4, 300), np.linspace(0.6, 1, 600)])
     groups = np.array(["a"] * 300 + ["a", "b"] * 300)
-    patterns = find_patterns(_dealable(rows_of(np.arange(900), groups, score)), "score")
-    alone = patterns.classes[0].fixed(patterns.group)
+    patterns = find_patterns(keep_most(rows_of(np.arange(900), groups, score))[0], "score")
+    alone = patterns.fixed
     assert patterns.n_strata == 12 and alone[:290].all() and not alone[310:].any()
-    assert patterns.n_fixed == alone.sum()
 
 
 # Refused in words
@@ -165,8 +176,16 @@ def test_people_without_anybody_of_another_group_near_them_are_counted():
 @pytest.mark.parametrize(
     ("users", "groups", "score", "within", "words"),
     [
+        (
+            np.repeat(np.arange(9), 3),
+            "aaabbbaaa" + "aabbba" + "aababb" + "abcbca",
+            None,
+            None,
+            "too mixed: 3 users in 1, 4 users in 2, 2",
+        ),
         ([1, 1, 2, 3], "aabb", None, "score", "needs one row a user, and these are 4 rows of 3 users"),
         (range(90), "a" * 50 + "b" * 40, None, "score", "needs at least 50 users in each of two groups"),
+        (range(4), "aaaa", None, None, "all users are in the same group"),
         (range(100), "a" * 50 + "b" * 50, np.arange(100) // 50, "score", "the groups have no scores in common"),
     ],
 )

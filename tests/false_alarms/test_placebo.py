@@ -18,8 +18,7 @@ from scipy import stats
 import evenscore as es
 from evenscore.data.observations import observe
 from evenscore.data.spec import TallySpec
-from evenscore.false_alarms import _dealable
-from evenscore.false_alarms.dealing import find_patterns
+from evenscore.false_alarms.dealing import find_patterns, keep_most
 from evenscore.false_alarms.placebo_result import PlaceboTest, clopper_pearson
 
 NAMES = {"score": "score", "outcome": "outcome", "group": "group", "user": "user"}
@@ -51,7 +50,7 @@ def test_every_run_is_the_tests_on_rows_with_the_groups_of_others(within):
     data = people(rows=3 if within is None else 1)
     spec = TallySpec(**NAMES)
     found = es.placebo(data, **NAMES, runs=4, seed=7, within=within, tests=ALL, threshold=0.5)
-    observations = _dealable(observe(data, spec))
+    observations, _ = keep_most(observe(data, spec))
     patterns = find_patterns(observations, within)
     for number in range(4):
         rng = np.random.default_rng(np.random.SeedSequence((7, number)))
@@ -112,12 +111,18 @@ def test_independent_rows_with_a_count_are_so_many_people():
 
 
 def test_users_in_several_groups():
+    """Where a group has more of the users in one group, who fare better: their difference must not count as false alarms."""
     rng = np.random.default_rng(0)
-    data = people(300, rows=4)
-    data["group"] = np.where(rng.random(len(data["group"])) < 0.3, "c", data["group"])
-    found = es.placebo(data, **NAMES, runs=5)
-    assert 0 < found.n_spanning < found.n_users and found.not_judged == 0
-    assert "dealt out apart" in repr(found) and "rows that share a group stay together" in repr(found)
+    user = np.repeat(np.arange(600), 2)
+    alone = user < 150
+    group = np.where(alone, "a", np.tile(["a", "b"], 600))
+    data = {"score": rng.random(1200), "outcome": (rng.random(1200) < np.where(alone, 0.9, 0.2)) * 1, "group": group, "user": user}
+    assert es.parity_test(data, **NAMES).p_value < 1e-6
+    found = es.placebo(data, **NAMES, runs=60)
+    assert (found.n_users, found.n_spanning, found.n_left_out, found.not_judged) == (450, 450, 150, 0)
+    assert found.level_holds and stats.kstest(found.tests[0].p_values, "uniform").pvalue > 1e-4
+    assert "150 users in other numbers of groups than most are left out" in repr(found)
+    assert "rows that share a group stay together" in repr(found)
 
 
 def test_a_share_of_the_users_and_other_cells():
@@ -261,7 +266,7 @@ def test_frames_that_lie_elsewhere_are_refused():
         ({"tests": ()}, "tests=.. leaves no test"),
         ({"tests": "marginal"}, "tests='marginal' needs threshold="),
         ({"tests": "parrity"}, "tests='parrity' is not known"),
-        ({"group": np.repeat("a", 540)}, "only one group"),
+        ({"group": np.repeat("a", 540)}, "all users are in the same group"),
         ({"scor": "score"}, "did you mean score"),
         ({"reference": "z"}, "z"),
         ({"outcome": None}, "missing: outcome="),

@@ -10,7 +10,6 @@ from typing import Any, Unpack, cast
 
 import numpy as np
 
-from evenscore.data.coding import Users
 from evenscore.data.observations import Observations, keep_split, one_row_each, take_rows
 from evenscore.data.spec import TallySpec
 from evenscore.engines.data_or_tally import DataColumns, refuse_unknown, require_columns
@@ -27,7 +26,7 @@ from evenscore.errors import (
     require_sequence,
 )
 from evenscore.estimation.verdict import DISPARITY
-from evenscore.false_alarms.dealing import Patterns, find_patterns
+from evenscore.false_alarms.dealing import Patterns, find_patterns, keep_most
 from evenscore.false_alarms.placebo_result import Placebo, PlaceboTest
 from evenscore.marginal import marginal_test
 from evenscore.marginal.marginal_result import MarginalTest
@@ -121,7 +120,8 @@ def placebo(
 
     Groups that are dealt out at random have nothing to do with outcomes, so every disparity that is found then is a false alarm.
     This checks on your own data what the tests promise; it is not a test of parity, and says nothing about the real groups. A user
-    in several groups keeps which rows belong together, and gets the groups of another user in as many groups, in random order.
+    in several groups keeps which rows belong together, and gets the groups of another user in as many groups, in random order;
+    users in other numbers of groups than most are left out.
 
     Parameters
     ----------
@@ -205,9 +205,7 @@ def repeat_tests(
     """The deciding tests on groups dealt out anew, for data that are read once."""
     observations = read_rows(data, spec, call=call, memory_limit=parse_memory_limit(memory_limit), say=say)
     lattice = choose_lattice(observations, spec)
-    observations = _dealable(keep_split(observations, spec.split))
-    if len(observations.groups) < 2:
-        raise DataError("there is only one group, so there is nothing to deal out; a placebo needs users of two groups")
+    observations, n_left_out = keep_most(_with_outcomes(keep_split(observations, spec.split)))
     patterns = find_patterns(observations, design.within)
     repetition = _Repetition(observations, lattice, patterns, deciding, design.seed)
     found = np.array(list(_run_all(repetition, design, progress)))
@@ -220,25 +218,23 @@ def repeat_tests(
         within=design.within,
         n_users=patterns.n_users,
         n_spanning=patterns.n_spanning,
-        n_fixed=patterns.n_fixed,
+        n_left_out=n_left_out,
+        n_fixed=int(patterns.fixed.sum()),
         n_strata=patterns.n_strata,
         independent=observations.users.independent,
         frame_kind=observations.frame if observations.frame in ("pandas", "polars", "pyarrow") else None,
     )
 
 
-def _dealable(observations: Observations) -> Observations:
-    """The rows that tests look at, of users numbered 0, 1, 2, ...: rows without weight or outcome are nobody's evidence."""
+def _with_outcomes(observations: Observations) -> Observations:
+    """The rows that tests look at: those without a weight or an outcome are nobody's evidence."""
     observations = one_row_each(observations)
     masks = [mask for mask in (observations.counted, observations.labelled) if mask is not None]
     if masks:
         observations = replace(take_rows(observations, np.logical_and.reduce(masks)), labelled=None)
     if observations.n_rows == 0:
         raise DataError("no row has both a weight and an outcome; there is nothing to test")
-    users = observations.users
-    distinct, codes = np.unique(users.codes, return_inverse=True)
-    hashes = users.hashes(distinct.astype(np.int64)).take  # as before, and unlike a closure, can be sent to a worker
-    return replace(observations, users=Users(codes, 0, len(distinct), hashes, users.independent))
+    return observations
 
 
 @dataclass(frozen=True, slots=True)

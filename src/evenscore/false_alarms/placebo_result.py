@@ -91,8 +91,9 @@ class PlaceboTest:
 class Placebo(Table):
     """The result of ``es.placebo``: how often the tests gave a false alarm when groups were dealt out anew.
 
-    alpha: the promised chance of a false alarm of all tests together. n_spanning: users in several groups; n_fixed: users who kept
-    their group in every run; n_strata: of scores, with ``within="score"``.
+    alpha: the promised chance of a false alarm of all tests together. n_spanning: users in several groups; n_left_out: users
+    in other numbers of groups than most; n_fixed: users who kept their group in every run; n_strata: of scores, with
+    ``within="score"``.
     """
 
     tests: tuple[PlaceboTest, ...]
@@ -102,6 +103,7 @@ class Placebo(Table):
     within: str | None
     n_users: int
     n_spanning: int
+    n_left_out: int
     n_fixed: int
     n_strata: int
     independent: bool
@@ -174,7 +176,7 @@ class Placebo(Table):
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values, with the p-value of every run."""
         names = ("runs", "seed", "alpha", "within", "rejection_rate", "ci_low", "ci_high", "not_judged", "level_holds", "sentence")
-        counts = ("n_users", "n_spanning", "n_fixed", "n_strata")
+        counts = ("n_users", "n_spanning", "n_left_out", "n_fixed", "n_strata")
         p_values = {test.name: test.p_values for test in self.tests}
         return json_ready(values_of(self, names + counts) | {"rows": self.rows(), "p_values": p_values, "notes": self.remarks})
 
@@ -197,10 +199,10 @@ class Placebo(Table):
                 f"{self.n_spanning:,} users are in several groups: their rows that share a group stay together, and get the groups "
                 "of another user in as many, in random order; groups keep their users, not their rows"
             )
-        if 0 < self.n_spanning < self.n_users:
+        if self.n_left_out:
             notes.append(
-                "users in one group and users in several are dealt out apart: if the two kinds differ at the same score, some of "
-                "what is counted may be that difference"
+                f"{self.n_left_out:,} users in other numbers of groups than most are left out: dealt out apart, they would leave "
+                "differences between groups that are no false alarms"
             )
         if self.n_fixed:
             notes.append(
