@@ -11,8 +11,9 @@ import numpy as np
 from evenscore.engines.data_or_tally import DataColumns, as_tally, given_tally
 from evenscore.errors import DataError, OptionError, require_alpha, require_gap, require_number, require_option
 from evenscore.estimation.comparison import Comparison, compare_groups
-from evenscore.estimation.gaps import Null, comparison_grid, estimate_gap, judgeable
+from evenscore.estimation.gaps import comparison_grid, estimate_gap, judgeable, tame
 from evenscore.estimation.inference import seeded
+from evenscore.estimation.nulls import Null
 from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import largest
@@ -223,7 +224,7 @@ def _smallest_gap(comparison: Comparison, method: str, *, alpha: float, power: f
         return np.inf
     null = Null.of(comparison, smoothing)
     process = estimate_gap(comparison, points, smoothing, null)
-    keep = judgeable(process, comparison)
+    keep = tame(process, judgeable(process, comparison))
     if not keep.any():
         return np.inf
     evidence = gather(components_of(method), process.at(keep), comparison, null, points[keep], smoothing)

@@ -7,8 +7,8 @@ from evenscore.estimation.inference import (
     draw_normal,
     empirical_p,
     empirical_p_values,
-    margins,
     quadratic_tail,
+    simultaneous_quantile,
     sup_tail,
     welch_t,
     welch_z,
@@ -158,10 +158,13 @@ def test_what_does_not_vary_goes_with_nothing():
     assert np.isfinite(draw_normal(correlation(covariance), np.random.default_rng(0), 10)).all()
 
 
-def test_limits_need_more_than_one_effective_user():
-    effective = np.array([1.0, 1.001, 1.4, 2.0, 30.0])
-    for margin in margins(np.eye(5), effective - 1, 0.05, np.random.default_rng(0)):
-        assert np.isnan(margin[:3]).all() and (margin[3:] < 1e4).all()
+def test_how_far_all_estimates_go_at_once():
+    """Five independent ones: Sidak's quantile; five that are one: the normal's; none that varies: Bonferroni's."""
+    rng = np.random.default_rng(0)
+    sidak = stats.norm.isf((1 - 0.95 ** (1 / 5)) / 2)
+    assert simultaneous_quantile(np.eye(5), 0.05, rng) == pytest.approx(sidak, abs=0.08)
+    assert simultaneous_quantile(np.ones((5, 5)), 0.05, rng) == pytest.approx(1.96, abs=0.08)
+    assert simultaneous_quantile(np.zeros((5, 5)), 0.05, rng) == pytest.approx(stats.norm.isf(0.005))
 
 
 @pytest.mark.parametrize("eigenvalues", [[1.0], [1.0] * 200, [1.0, 1e-9], np.geomspace(1e-8, 1, 50)])

@@ -10,8 +10,10 @@ from simple_users import simple, tally_of
 
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
+from evenscore.estimation.bands import shown_gap
 from evenscore.estimation.comparison import compare_groups
-from evenscore.estimation.gaps import BAND_BORROWED, BORROWED, Null, comparison_grid, cumulative, estimate_gap, multiscale
+from evenscore.estimation.gaps import comparison_grid, cumulative, estimate_gap, multiscale
+from evenscore.estimation.nulls import Null
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity import parity_family
 from evenscore.parity.methods import AUTO, METHODS, _stack_covariance, components_of, detectable_gap, draw_statistics, gather
@@ -55,7 +57,8 @@ def test_residual_processes_against_rows(case, kind):
     else:
         process = cumulative(comparison, null, bandwidth=h)
     total = influence(case, process)
-    np.testing.assert_allclose(process.covariance, total @ total.T, rtol=1e-6, atol=1e-9 * np.abs(process.covariance).max())
+    # What few users borrow, and the factor for few of them, is less than 3 % here.
+    np.testing.assert_allclose(process.covariance, total @ total.T, atol=0.03 * np.abs(process.covariance).max())
     if kind == "cumulative":
         # The sum of influences smooths the pooled curve twice where the process does so once.
         np.testing.assert_allclose(process.values, total.sum(axis=1), atol=0.02 * np.abs(process.values).max())
@@ -74,7 +77,7 @@ def test_processes_side_by_side_keep_their_covariance_and_have_that_of_rows_betw
         np.testing.assert_allclose(block, process.covariance, atol=1e-9 * np.abs(process.covariance).max())
     users = [influence(case, process) for process in processes]
     between = users[0] @ users[1].T
-    np.testing.assert_allclose(stacked[:n, n:], between, rtol=1e-6, atol=1e-9 * np.abs(between).max())
+    np.testing.assert_allclose(stacked[:n, n:], between, atol=0.03 * np.abs(between).max())
 
 
 def test_a_constant_gap_shifts_every_process(case):
@@ -125,7 +128,8 @@ def test_combined_is_never_far_from_the_best():
     """Its p-value is at most the smallest of its parts', each over its share of the level, and not below the smallest."""
     for seed in range(20):
         p = parity_family(tally_of(simple(gap=0.08, seed=seed)), 0, 1)
-        assert 0.8 * min(p["sup"], p["l2"]) - 0.01 <= p["combined"] <= 1.1 * min(1.5 * p["sup"], 3 * p["l2"]) + 0.01
+        parts = min(2 * p["sup"], 4 * p["l2"], 4 * p["cumulative"])
+        assert 0.8 * min(p["sup"], p["l2"], p["cumulative"]) - 0.01 <= p["combined"] <= 1.1 * parts + 0.01
 
 
 @pytest.mark.parametrize("value", [1, 2])
@@ -139,33 +143,29 @@ def test_a_few_people_without_an_outcome_show_nothing(value):
     comparison = compare_groups(tally_of(data), 0.0, 1.0, "user")
     null = Null.of(comparison, Smoothing(bandwidth=0.1))
     process = estimate_gap(comparison, points=np.array([0.1]), smoothing=Smoothing(bandwidth=0.1), null=null)
-    mean = outcome.mean()
-    own = [np.mean((outcome[:1000] - mean) ** 2), mean**2]
-    common = np.average(own, weights=[1000, 15])
-    moved = [(n * one + BORROWED * common) / (n + BORROWED) for n, one in zip((1000, 15), own, strict=True)]
-    if value == 1:
-        moved = [mean * (1 - mean)] * 2
-    wanted = sum(one / n * (n / (n - 1)) ** 2 for one, n in zip(moved, (1000, 15), strict=True))
-    assert process.covariance[0, 0] == pytest.approx(wanted)
-    assert abs(process.values[0] / process.se[0]) < 1 < abs(process.values[0]) / np.sqrt(own[1] / 15)
-    assert es.parity_test(tally_of(data), both=False).p_value > 0.3
+    assert abs(process.values[0] / process.se[0]) < 1 < abs(process.values[0]) / np.sqrt(outcome.mean() ** 2 / 15)
+    test = es.parity_test(tally_of(data), both=False)
+    assert not test.p_value <= 0.3 and test.verdict == "inconclusive"
 
 
 def test_a_band_is_not_narrow_because_a_few_people_agree():
-    """15 people without the outcome have no variance of their own; half of what both groups show together stands in."""
+    """0 of 15 allows a fifth; and other outcomes that agree take half of what both groups show together."""
     outcome = np.r_[np.arange(1000) % 50 == 0, np.zeros(15)]
     data = {"s": np.full(1015, 0.1), "y": outcome, "g": np.r_[np.zeros(1000), np.ones(15)], "u": np.arange(1015)}
-    comparison = compare_groups(tally_of(data), 0.0, 1.0, "user")
-    process = estimate_gap(comparison, points=np.array([0.1]), smoothing=Smoothing(bandwidth=0.1))
-    large = outcome[:1000].var() * (1000 / 999) ** 2
-    common = 1000 * large / 1015
-    assert process.covariance[0, 0] == pytest.approx(large / 1000 + BAND_BORROWED * common / (15 + BAND_BORROWED) / 15)
+
+    def shown(data):
+        comparison = compare_groups(tally_of(data), 0.0, 1.0, "user")
+        null = Null.of(comparison, Smoothing(bandwidth=0.1))
+        return shown_gap(comparison, np.array([0.1]), Smoothing(bandwidth=0.1), null)
+
+    low, _ = shown(data).limits(1.96)
+    assert -0.3 < low[0] < -0.15
+    # Of two values, but not 0 and 1.
+    numbers = data | {"y": 2 * outcome}
+    assert shown(numbers).se[0] > 0.4 * np.sqrt((2 * outcome[:1000]).var() / 15)
     # The other side has a larger variance than both together: nothing is taken from it.
     data["y"] = np.r_[outcome[:1000], 100.0 * (np.arange(15) % 2)]
-    process = estimate_gap(
-        compare_groups(tally_of(data), 0.0, 1.0, "user"), points=np.array([0.1]), smoothing=Smoothing(bandwidth=0.1)
-    )
-    assert process.covariance[0, 0] >= data["y"][1000:].var() / 15
+    assert shown(data).se[0] ** 2 >= data["y"][1000:].var() / 15
 
 
 def test_what_is_borrowed_vanishes_with_users():

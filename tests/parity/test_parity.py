@@ -8,7 +8,8 @@ from simple_users import simple, tally_of
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.estimation.comparison import compare_groups
-from evenscore.estimation.gaps import Null, estimate_gap
+from evenscore.estimation.gaps import estimate_gap
+from evenscore.estimation.nulls import Null
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity import parity_family
 from evenscore.parity.methods import METHODS

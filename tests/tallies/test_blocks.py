@@ -10,11 +10,11 @@ from forgery import forge, in_list, put, refuse, repack
 
 import evenscore as es
 from data import NAMES
-from evenscore.tallies.blocks import BLOCKS, USER_PAIRS, Block
+from evenscore.tallies.blocks import BLOCKS, COUNTED, USER_PAIRS, Block
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.moments import WEIGHTINGS, Factor, Moments, Sums
 from evenscore.tallies.pairs import PairSums
-from evenscore.tallies.reshaping import recentre, remap
+from evenscore.tallies.reshaping import drop_blocks, recentre, remap
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 CUBES = Moments.single(T0=Factor(w=3), T1=Factor(w=3, y=1), T2=Factor(w=3, y=2), T3=Factor(w=3, y=3))
@@ -78,7 +78,7 @@ def filled(tally, data):
 def assert_counted(tally, data):
     """The tally's sums are those of a loop over the rows, on its lattice and from its centre."""
     expected = filled(tally, data)
-    assert tally.block_names == ("vectors", "folds", "pairs", "cubes", "item pairs") and not tally.left_out
+    assert tally.block_names == (*COUNTED, "cubes", "item pairs") and not tally.left_out
     for own, other in zip(tally.group_tallies, expected.group_tallies, strict=True):
         np.testing.assert_allclose(own.blocks["cubes"].values, other.blocks["cubes"].values, **CLOSE)
         assert_same_squares(own.blocks["item pairs"], other.blocks["item pairs"])
@@ -142,6 +142,7 @@ def test_a_release_leaves_out_what_it_does_not_know(tmp_path):
     released = tally.release(min_users=5)
     assert released.block_names == ("vectors", "folds", "pairs") and set(released.cross_blocks) == {"pairs"}
     assert "block 'cubes' is left out: it is not known how many users are behind its sums" in repr(released)
+    assert "block 'higher' is left out: third and fourth powers show single persons" in repr(released)
     released.save(tmp_path / "out.tally")
     assert es.Tally.load(tmp_path / "out.tally").left_out == released.left_out
 
@@ -151,19 +152,19 @@ def test_an_unknown_block_is_left_out_if_it_may(tmp_path, monkeypatch):
     path = tmp_path / "some.tally"
     counted(data, lattice=LATTICE).save(path)
     content = path.read_bytes()
-    path.write_bytes(forge(content, in_list("blocks", 3, shape="later versions say more")))
+    path.write_bytes(forge(content, in_list("blocks", 4, shape="later versions say more")))
     monkeypatch.delitem(BLOCKS, "cubes")
     monkeypatch.setitem(BLOCKS, "item pairs", replace(INVENTED[1], moments=Moments({"ww": (Factor(), Factor())})))
     loaded = es.Tally.load(path)
     assert_same(loaded, es.tally(data, **NAMES, weight="v", lattice=LATTICE))
     assert set(loaded.left_out) == {"cubes", "item pairs"}
     assert "block 'cubes' is left out: this evenscore does not know it" in repr(loaded)
-    needed = forge(content, in_list("blocks", 3, required=True))
+    needed = forge(content, in_list("blocks", 4, required=True))
     refuse(path, needed, "needs a newer evenscore: this one does not know block 'cubes', which may not be left out; update")
 
 
 FORGERIES = {
-    "a block twice": (in_list("blocks", 3, name="item pairs"), "a block is missing or listed twice"),
+    "a block twice": (in_list("blocks", 4, name="item pairs"), "a block is missing or listed twice"),
     "a required block that is called optional": (
         in_list("blocks", 0, sums=["W"], required=False),
         "a block is missing or listed twice",
@@ -183,8 +184,8 @@ FORGERIES = {
         ),
         "array 'cubes 1' is missing",
     ),
-    "cubes between groups": (in_list("blocks", 3, cross=[[0, 1]]), "cross sums of unknown groups"),
-    "pairs of unknown groups": (in_list("blocks", 4, cross=[[0, 2]]), "cross sums of unknown groups"),
+    "cubes between groups": (in_list("blocks", 4, cross=[[0, 1]]), "cross sums of unknown groups"),
+    "pairs of unknown groups": (in_list("blocks", 5, cross=[[0, 2]]), "cross sums of unknown groups"),
 }
 
 
@@ -214,15 +215,22 @@ def arithmetic_rows():
     return {"s": row * 37 % 101 / 101, "y": row * 5 % 11 - 4.5, "g": (user + (row % 9 == 0)) % 2, "u": user, "v": 1 + row % 3}
 
 
+def as_first_version(tally):
+    return drop_blocks(tally, ["higher"], "0.1.0 did not know it")
+
+
 def test_a_file_of_format_1_is_read_and_added_to_a_new_scan(tmp_path):
     data = arithmetic_rows()
     even = data["u"] % 2 == 0
     loaded = es.Tally.load(FORMAT_1)
-    assert_same(loaded, es.tally(rows_of(data, even), **NAMES, weight="v", lattice=es.Lattice(0, 1, cells=16)))
+    lattice = es.Lattice(0, 1, cells=16)
+    assert_same(loaded, as_first_version(es.tally(rows_of(data, even), **NAMES, weight="v", lattice=lattice)))
     assert loaded.cross and loaded.columns.weight == "v"
     rest = es.tally(rows_of(data, ~even), **NAMES, weight="v", lattice=loaded)
     whole = es.tally(data, **NAMES, weight="v", lattice=loaded)
-    assert_same(recentre(loaded + rest, whole.centre), whole, exact=False)
+    both = loaded + rest
+    assert_same(recentre(both, whole.centre), as_first_version(whole), exact=False)
+    assert "block 'higher' is left out: only one of the tallies that were added has it" in repr(both)
     loaded.save(tmp_path / "again.tally")
     assert_same(es.Tally.load(tmp_path / "again.tally"), loaded)
 

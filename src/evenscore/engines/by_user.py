@@ -28,11 +28,22 @@ from evenscore.engines.sql import DUCKDB
 from evenscore.errors import FileError, MergeError, OptionError
 from evenscore.saving import named, pack_label, unpack_label
 from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.reshaping import drop_blocks
 from evenscore.tallies.tally_state import Tally
-from evenscore.tallies.user_cells import PLACE, SUMS, UserCells, added, recentred, tally_user_cells, user_cells
+from evenscore.tallies.user_cells import (
+    HIGHER_MOMENTS,
+    PLACE,
+    SUMS,
+    UserCells,
+    added,
+    has_higher,
+    recentred,
+    tally_user_cells,
+    user_cells,
+)
 
 MARK = "evenscore user-level rows"
-LINE_BYTES = 4 * 8 * (len(PLACE) + len(SUMS))  # while lines are read, put in order and counted
+LINE_BYTES = 4 * 8 * (len(PLACE) + len(SUMS) + len(HIGHER_MOMENTS.names))  # while lines are read, put in order and counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +125,8 @@ def write_lines(parts: Iterable[UserCells], about: ByUser, folder: Path, *, over
 
 def _copy(connection: Any, cells: UserCells, path: Path) -> None:
     types = {"key": "BIGINT", "part": "UTINYINT", "cell": "USMALLINT"}
-    selected = ", ".join(f"CAST({name} AS {types.get(name, 'DOUBLE')}) AS {name}" for name in (*PLACE, *SUMS))
-    connection.register("cells", {name: cells[name] for name in (*PLACE, *SUMS)})
+    selected = ", ".join(f"CAST({name} AS {types.get(name, 'DOUBLE')}) AS {name}" for name in cells)
+    connection.register("cells", cells)
     connection.execute(f"COPY (SELECT {selected} FROM cells) TO {DUCKDB.literal(str(path))} (FORMAT parquet)")
 
 
@@ -150,17 +161,37 @@ def merge_by_user(paths: list[Path], limit: int, output: Path | None = None, *, 
 
 def _merge(files: list[ByUser], recipe: Recipe, limit: int, output: Path | None, overwrite: bool) -> Tally | ByUser:
     with spill_folder() as folder, connect(memory_limit=limit, folder=folder) as connection:
-        selects = [
-            f"SELECT *, {i} AS file FROM read_parquet({path_literal(file.path)}, hive_partitioning = false)"
-            for i, file in enumerate(files)
-        ]
+        selects, with_higher = _selects(connection, files)
         rows = connection.sql(" UNION ALL ".join(selects))
         n_lines = int(rows.aggregate("count(*)").fetchall()[0][0])
         parts = spill_parts(rows, count_parts(n_lines, LINE_BYTES, limit), folder)
         lines = (_merge_lines(arrays, files, recipe) for arrays in parts)
         if output is not None:
             return write_lines(lines, ByUser(str(output), recipe), folder, overwrite=overwrite)
-        return recipe.finish(recipe.add_up(tally_user_cells(cells, recipe.zero, recipe.users(cells["key"])) for cells in lines))
+        zero = recipe.zero if with_higher else drop_blocks(recipe.zero, ["higher"], "user-level files of 0.1.0 do not have it")
+        return recipe.finish(recipe.add_up(tally_user_cells(cells, zero, recipe.users(cells["key"])) for cells in lines))
+
+
+def _selects(connection: Any, files: list[ByUser]) -> tuple[list[str], bool]:
+    """The lines of each file in SQL, and whether they have the higher powers: all files do, or none is asked for them.
+
+    Files of 0.1.0 do not, but those of 0/1 outcomes and weight one: there all powers are the squares.
+    """
+    sources = [f"read_parquet({path_literal(file.path)}, hive_partitioning = false)" for file in files]
+    held = [has_higher(connection.sql(f"SELECT * FROM {source}").columns) for source in sources]
+    with_higher = all(has or _is_plain(file.recipe) for has, file in zip(held, files, strict=True))
+    selects = []
+    for number, (source, has) in enumerate(zip(sources, held, strict=True)):
+        names = [*PLACE, *SUMS]
+        if with_higher:
+            powers = HIGHER_MOMENTS.factors.items()
+            names += [name if has else f"{'q1' if factor.y else 'q0'} AS {name}" for name, (factor,) in powers]
+        selects.append(f"SELECT {', '.join(names)}, {number} AS file FROM {source}")
+    return selects, with_higher
+
+
+def _is_plain(recipe: Recipe) -> bool:
+    return recipe.binary and recipe.columns.weight is None and recipe.centre == 0
 
 
 def _unite(files: list[ByUser]) -> Recipe:
@@ -186,11 +217,12 @@ def _unite(files: list[ByUser]) -> Recipe:
 
 def _merge_lines(rows: Any, files: list[ByUser], recipe: Recipe) -> UserCells:
     """Lines of several files on common groups and a common centre, added up."""
+    names = [name for name in rows if name != "file"]
     lines_by_file = []
     for number, file in enumerate(files):
         of_file = rows["file"] == number
-        lines = {name: np.ma.getdata(rows[name])[of_file] for name in (*PLACE, *SUMS)}
+        lines = {name: np.ma.getdata(rows[name])[of_file] for name in names}
         groups = np.array([recipe.labels.index(label) for label in file.recipe.labels], dtype=np.int64)
         lines |= {"part": groups[lines["part"]], "cell": lines["cell"].astype(np.int64), "key": lines["key"].astype(np.int64)}
         lines_by_file.append(recentred(lines, file.recipe.centre - recipe.centre))
-    return added({name: np.concatenate([lines[name] for lines in lines_by_file]) for name in (*PLACE, *SUMS)})
+    return added({name: np.concatenate([lines[name] for lines in lines_by_file]) for name in names})

@@ -9,21 +9,25 @@ import numpy as np
 
 from evenscore.data.coding import FOLDS
 from evenscore.engines.parts import Recipe
+from evenscore.tallies.blocks import BLOCKS, HIGHER
 from evenscore.tallies.blocks import FOLDED as FOLDED_SUMS
 from evenscore.tallies.pairs import PairSums
+from evenscore.tallies.reshaping import drop_overflow
 from evenscore.tallies.spanning import limit_cross
 from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally, group_tally
 from evenscore.types import Floats, Ints
 
 WIDTH = 8
-SCALARS, FOLDED, OTHERS, SQUARES, PAIRS, HASHES = range(6)
+SCALARS, FOLDED, OTHERS, SQUARES, PAIRS, HASHES, CUBES, FOURTHS = range(8)
 # What the eight numbers are, and where the line stands:
 #   SCALARS  0: users in several groups. g + 1: users, labelled rows, unlabelled rows of group g
 #   FOLDED   (g * folds + fold) * cells + cell: W, Y, X, Y2 per user, then per row
 #   OTHERS   g * cells + cell: XY, U, A of each weighting in turn, users in the cell
-#   SQUARES  g * cells + cell: V0, V1, V2 per user, then per row
+#   SQUARES  g * cells + cell: V0, V1, V2 per user, then per row; Q4 per user, per row, for which FOURTHS has no room
 #   PAIRS    (a * groups + b) * cells^2 + c * cells + d: ww, wy, yw, yy per user, then per row
 #   HASHES   the hash of a user, no numbers
+#   CUBES    g * cells + cell: T0, T1, T2, T3 per user, then per row
+#   FOURTHS  g * cells + cell: Q0, Q1, Q2, Q3 per user, then per row
 OTHER_NAMES, SQUARE_NAMES = ("XY", "U", "A"), ("V0", "V1", "V2")
 
 
@@ -50,7 +54,7 @@ def to_lines(tally: Tally, limit: int = 2**62) -> Lines:
     found: list[tuple[int, Ints, Floats]] = []
     for g, group in enumerate(tally.group_tallies):
         scalars[g + 1, :3] = group.n_users, group.n_rows, group.n_unlabelled
-        found += [_folded(group, g), _others(group, g), _squares(group, g), _pairs(group.pairs, g * n_groups + g)]
+        found += [_folded(group, g), _others(group, g), *_powers(group, g), _pairs(group.pairs, g * n_groups + g)]
     found += [_pairs(sums, a * n_groups + b) for (a, b), sums in tally.cross.items()]
     found.append((SCALARS, np.arange(n_groups + 1), scalars))
     if tally.sketch is not None:
@@ -76,10 +80,17 @@ def _others(group: GroupTally, g: int) -> tuple[int, Ints, Floats]:
     return OTHERS, g * n_cells + np.arange(n_cells), values
 
 
-def _squares(group: GroupTally, g: int) -> tuple[int, Ints, Floats]:
+def _powers(group: GroupTally, g: int) -> Iterator[tuple[int, Ints, Floats]]:
+    """Sums of w^2 y^k, w^3 y^k and w^4 y^k; what a worker had to leave out is not a number, nor is what it is added to then."""
     n_cells = len(group.cell_users)
-    vectors = np.stack([group.vectors[name] for name in SQUARE_NAMES], axis=1).reshape(6, n_cells)
-    return SQUARES, g * n_cells + np.arange(n_cells), np.concatenate([vectors, np.zeros((2, n_cells))]).T
+    place = g * n_cells + np.arange(n_cells)
+    squares = np.stack([group.vectors[name] for name in SQUARE_NAMES], axis=1)
+    shape = BLOCKS["higher"].shape(n_cells)
+    higher = group.blocks["higher"].values if "higher" in group.blocks else np.full(shape, np.nan)
+    cubes, fourths, last = higher[:, :4], higher[:, 4:8], higher[:, 8]
+    yield SQUARES, place, np.concatenate([squares.reshape(6, n_cells), last]).T
+    yield CUBES, place, cubes.reshape(WIDTH, n_cells).T
+    yield FOURTHS, place, fourths.reshape(WIDTH, n_cells).T
 
 
 def _pairs(sums: PairSums, pair: int) -> tuple[int, Ints, Floats]:
@@ -92,35 +103,40 @@ def from_lines(lines: Lines, recipe: Recipe) -> Tally:
     scalars = _added(lines, SCALARS, n_groups + 1)
     folded = _added(lines, FOLDED, n_groups * FOLDS * n_cells).reshape(n_groups, FOLDS, n_cells, 2, 4)
     others = _added(lines, OTHERS, n_groups * n_cells).reshape(n_groups, n_cells, WIDTH)
-    squares = _added(lines, SQUARES, n_groups * n_cells).reshape(n_groups, n_cells, WIDTH)
+    powers = np.stack([_added(lines, kind, n_groups * n_cells) for kind in (SQUARES, CUBES, FOURTHS)])
+    powers = powers.reshape(3, n_groups, n_cells, WIDTH)
     pairs = dict(_pair_sums(lines, n_groups, n_cells))
-    groups = tuple(_group(scalars[g + 1], folded[g], others[g], squares[g], pairs.get(g * n_groups + g)) for g in range(n_groups))
+    groups = tuple(_group(scalars[g + 1], folded[g], others[g], powers[:, g], pairs.get(g * n_groups + g)) for g in range(n_groups))
     cross = {divmod(number, n_groups): sums for number, sums in pairs.items() if number % (n_groups + 1) != 0}
     hashes = np.unique(lines.place[lines.kind == HASHES])[:SKETCH]
     sketch = None if recipe.columns.user is None else hashes
     n_spanning = round(float(scalars[0, 0]))
     total = replace(recipe.zero, group_tallies=groups, cross_blocks={"pairs": cross}, n_spanning=n_spanning, sketch=sketch)
     limit_cross(cross, n_spanning, n_groups)
-    return total
+    return drop_overflow(total)
 
 
 def _added(lines: Lines, kind: int, size: int) -> Floats:
     """The numbers of one kind by place, (size, 8)."""
     rows = lines.kind == kind
     sums = np.zeros((size, WIDTH))
-    np.add.at(sums, lines.place[rows], lines.values[rows])
+    with np.errstate(over="ignore", invalid="ignore"):  # see ``drop_overflow``
+        np.add.at(sums, lines.place[rows], lines.values[rows])
     return sums
 
 
-def _group(scalars: Floats, folded: Floats, others: Floats, squares: Floats, pairs: PairSums | None) -> GroupTally:
-    """folded: (folds, n_cells, 2, 4); others, squares: (n_cells, 8)."""
+def _group(scalars: Floats, folded: Floats, others: Floats, powers: Floats, pairs: PairSums | None) -> GroupTally:
+    """folded: (folds, n_cells, 2, 4); others: (n_cells, 8); powers: (3, n_cells, 8)."""
     n_cells = len(others)
     n_users, n_rows, n_unlabelled = (round(float(value)) for value in scalars[:3])
     folds = dict(zip(FOLDED_SUMS.names, np.ascontiguousarray(folded.transpose(3, 2, 0, 1)), strict=True))
     vectors = dict(zip(OTHER_NAMES, others.T[:6].reshape(3, 2, n_cells), strict=True))
-    vectors |= dict(zip(SQUARE_NAMES, squares.T[:6].reshape(2, 3, n_cells).transpose(1, 0, 2), strict=True))
+    squares, cubes, fourths = powers.transpose(0, 2, 1)
+    vectors |= dict(zip(SQUARE_NAMES, squares[:6].reshape(2, 3, n_cells).transpose(1, 0, 2), strict=True))
+    by_power = [sums.reshape(2, -1, n_cells) for sums in (cubes, fourths, squares[6:])]
+    higher = dict(zip(HIGHER.names, np.concatenate(by_power, axis=1).transpose(1, 0, 2), strict=True))
     pairs = PairSums.empty(n_cells, within=True) if pairs is None else pairs
-    return group_tally((n_users, n_rows, n_unlabelled), others.T[6].copy(), folds, vectors, pairs)
+    return group_tally((n_users, n_rows, n_unlabelled), others.T[6].copy(), folds, vectors, pairs, higher)
 
 
 def _pair_sums(lines: Lines, n_groups: int, n_cells: int) -> Iterator[tuple[int, PairSums]]:

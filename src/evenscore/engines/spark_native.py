@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from evenscore.data.coding import FOLDS
-from evenscore.engines.lines import FOLDED, HASHES, OTHERS, PAIRS, SCALARS, SQUARES, WIDTH, hash_limit
+from evenscore.engines.lines import CUBES, FOLDED, FOURTHS, HASHES, OTHERS, PAIRS, SCALARS, SQUARES, WIDTH, hash_limit
 from evenscore.engines.parts import Recipe
 from evenscore.engines.sql import SPARK, integer_hash
 from evenscore.engines.survey import Survey
@@ -24,6 +24,8 @@ SUMS = {
     "q0": "sum(m * v * v)",
     "q1": "sum(m * v * v * d)",
     "q2": "sum(m * v * v * d * d)",
+    **{f"c{k}": "sum(m * v * v * v" + " * d" * k + ")" for k in range(4)},
+    **{f"f{k}": "sum(m * v * v * v * v" + " * d" * k + ")" for k in range(5)},
     "u": "sum((m_all - m) * v)",
 }
 
@@ -113,19 +115,31 @@ def _struct(kind: int, place: str, values: list[str]) -> str:
 
 
 def _cell_lines(users: Any, n_cells: int) -> Any:
-    """The vectors: three lines for each cell of a user, added up inside Spark."""
+    """The vectors: five lines for each cell of a user, added up inside Spark."""
     each = users.selectExpr("g", "h", "n_m", "a_m", "inline(cells)")
     factor = "CASE WHEN n_m > 0 THEN 1D / n_m ELSE 0D END"
     each = each.selectExpr("*", f"{factor} AS f")
     folded = [f"{name} * f" for name in ("w", "y", "x", "y2")] + ["w", "y", "x", "y2"]
     others = ["xy * f", "xy", "u / a_m", "u", "(w + u) / a_m", "w + u", "CASE WHEN n > 0 THEN 1D ELSE 0D END"]
-    squares = [f"{name} * f * f" for name in ("q0", "q1", "q2")] + ["q0", "q1", "q2"]
+    squares = [*_both("q", 3, power=2), f"f4 * {_power(4)}", "f4"]
     lines = [
         _struct(FOLDED, f"(g * {FOLDS} + h % {FOLDS}) * {n_cells} + c", folded),
         _struct(OTHERS, f"g * {n_cells} + c", others),
         _struct(SQUARES, f"g * {n_cells} + c", squares),
+        _struct(CUBES, f"g * {n_cells} + c", _both("c", 4, power=3)),
+        _struct(FOURTHS, f"g * {n_cells} + c", _both("f", 4, power=4)),
     ]
     return each.selectExpr(f"inline(array({', '.join(lines)}))")
+
+
+def _power(power: int) -> str:
+    return " * ".join(["f"] * power)
+
+
+def _both(letter: str, n: int, power: int) -> list[str]:
+    """Sums of a power of the weight per user, then per row."""
+    names = [f"{letter}{k}" for k in range(n)]
+    return [f"{name} * {_power(power)}" for name in names] + names
 
 
 def _count_lines(users: Any) -> Any:

@@ -16,6 +16,7 @@ from evenscore.types import Floats
 
 NARROWEST = 0.5  # of a cell: a rule goes no further, as a cell's neighbours would lose all weight
 CANDIDATES = 24
+FEWEST_TOLD = 1e-3  # of a user: however rare an outcome is, nothing is smoothed more than four times as wide
 
 
 def spread(sums: Sequence[CellSums]) -> float:
@@ -65,7 +66,19 @@ def _by_rule(smoothing: Smoothing, views: Sequence[GroupView]) -> float:
         groups = [GroupView.of(tally, tally.groups[index], weighting) for view in views for index in view.members]
         return float(np.exp(np.mean([np.log(risk_bandwidth(group, smoothing)) for group in groups])))
     deviation = spread([view.sums for view in views])
-    return rule_of_thumb(smoothing, deviation=deviation, users=harmonic_users([view.n_users for view in views]))
+    users = harmonic_users([view.n_users for view in views]) * _informative(views)
+    return rule_of_thumb(smoothing, deviation=deviation, users=users)
+
+
+def _informative(views: Sequence[GroupView]) -> float:
+    """How much a user tells about a rate, in units of what one tells about a rate of one half: 4 f (1 - f) for 0/1 outcomes.
+
+    A curve of rare outcomes is flatter than its noise; the error of its shape is that of so many fewer users.
+    """
+    if not views[0].tally.binary:
+        return 1.0
+    rate = sum(view.sums.Y.sum() for view in views) / sum(view.sums.W.sum() for view in views)
+    return max(float(4 * rate * (1 - rate)), FEWEST_TOLD)
 
 
 def narrow_words(lattice: Lattice, smoothing: Smoothing) -> str:

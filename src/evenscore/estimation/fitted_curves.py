@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -12,9 +13,10 @@ from evenscore.data.columns import number_array
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import OptionError, require_alpha, shortened
 from evenscore.estimation.bandwidth import settle
-from evenscore.estimation.inference import margins, seeded, small_sample, standard_errors, tells_spread
+from evenscore.estimation.inference import seeded, simultaneous_quantile, small_sample, standard_errors, tells_spread
 from evenscore.estimation.kernels import Smoother
 from evenscore.estimation.smoothing import FEW_VALUES, Smoothing
+from evenscore.estimation.spreads import side_law, user_correlation
 from evenscore.tables import Table, json_ready
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.view import GroupView
@@ -162,8 +164,9 @@ def curves(
     smoothing = Smoothing(degree, kernel, bandwidth)
     positions = None if grid is None else grid_positions(tally.lattice, grid)
     views = [view for view in GroupView.each(tally, weighting) if view.n_rows > 0]
+    correlation = within_users(views)
     return Curves(
-        tuple(_curve(view, smoothing, positions, alpha, rng) for view in views),
+        tuple(_curve(view, smoothing, positions, alpha, correlation, rng) for view in views),
         degree=degree,
         kernel=kernel,
         weighting=weighting,
@@ -174,28 +177,31 @@ def curves(
     )
 
 
-def _curve(view: GroupView, smoothing: Smoothing, points: Floats | None, alpha: float, rng: np.random.Generator) -> Curve:
+def _curve(
+    view: GroupView, smoothing: Smoothing, points: Floats | None, alpha: float, correlation: float, rng: np.random.Generator
+) -> Curve:
+    from scipy import special
+
     smoothing = settle(smoothing, [view])
     if points is None:
         points = own_grid(view)
     smooth = smoothing.smoother(view, points)
     effective = view.effective_users(smooth.matrix)
-    covariance = own_covariance(view, smooth, effective)
-    pointwise, simultaneous = margins(covariance, effective - 1, alpha, rng)
     level = smooth.curve(view.sums.Y, view.sums.tilt) + view.tally.centre
-    return Curve(
-        group=view.label,
-        bandwidth=smoothing.h,
-        position=points,
-        score=view.lattice.to_score(points),
-        estimate=level,
-        covariance=covariance,
-        effective_users=effective,
-        ci_low=level - pointwise,
-        ci_high=level + pointwise,
-        band_low=level - simultaneous,
-        band_high=level + simultaneous,
-    )
+    if view.tally.binary:
+        level = np.clip(level, 0, 1)
+    side = side_law(view, smooth.matrix, smoothing.fit_at(view), correlation)
+    covariance = own_covariance(view, smooth, effective)
+    ci_low, ci_high = side.limits(level, float(special.ndtri(1 - alpha / 2)))
+    band_low, band_high = side.limits(level, simultaneous_quantile(covariance, alpha, rng))
+    told = tells_spread(effective - 1)
+    limits = (np.where(told, limit, np.nan) for limit in (ci_low, ci_high, band_low, band_high))
+    return Curve(view.label, smoothing.h, points, view.lattice.to_score(points), level, covariance, effective, *limits)
+
+
+def within_users(views: Sequence[GroupView]) -> float:
+    """How alike the 0/1 outcomes of a user's rows are, from all groups together."""
+    return user_correlation(views, [settle(Smoothing(bandwidth="test"), [view]).fit_at(view) for view in views])
 
 
 def grid_positions(lattice: Lattice, grid: ArrayLike) -> Floats:

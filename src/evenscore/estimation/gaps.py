@@ -6,26 +6,26 @@ residuals. All are matrices on the outcome sums of the two sides, so one covaria
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from evenscore.errors import OptionError
 from evenscore.estimation.comparison import Comparison, no_overlap, overlap
-from evenscore.estimation.inference import small_sample, standard_errors, tells_spread, welch_z
+from evenscore.estimation.inference import standard_errors
 from evenscore.estimation.kernels import FEW_CELLS, Smoother
+from evenscore.estimation.laws import Law, skew
+from evenscore.estimation.nulls import Null
 from evenscore.estimation.smoothing import Smoothing
+from evenscore.estimation.spreads import SideLaw
 from evenscore.tallies.tally_state import Tally
-from evenscore.tallies.view import GroupView, quantiles, residual_covariance
+from evenscore.tallies.view import quantiles
 from evenscore.types import Floats, Mask
 
 MIN_EFFECTIVE = 10  # a point with fewer effective users on a side is left out
+SKEWNESS = (0.6, 1.0)  # of a value: best, and at most
 MIN_POINTS, MAX_POINTS = 20, 200
 SCALES = (1, 2, 4)
-BORROWED = 5  # users' worth of variance that each side takes from both together in a test
-BAND_BORROWED = 20  # and in a band, whose own fits leave smaller residuals than the pooled curve does
 MAX_HIDDEN = 0.3  # standard errors of a gap that the bend of a common curve may make; where it may make more a point is left out
 FEWEST_CELLS = 6  # fewer coarse ones do not show how a curve bends
 ROUNDING = 1e-12  # a variance below this share of what the outcomes could give is rounding
@@ -35,19 +35,21 @@ ROUNDING = 1e-12  # a variance below this share of what the outcomes could give 
 class Process:
     """n values that are linear in the outcome sums of the two sides.
 
-    values, df, effective_a, effective_b: (n,); covariance: (n, n); matrix_a, matrix_b: (n, n_cells), with values = matrix_a @ Y_a -
-    matrix_b @ Y_b up to what happens inside a cell, and with the small-sample factors that the covariance has too; shift: (n,) what
-    a constant gap of 1 adds to the values.
+    values, effective_a, effective_b: (n,); covariance: (n, n); law: how values are distributed without a gap, side_a, side_b: and
+    each side's part of them; matrix_a, matrix_b: (n, n_cells), with values = matrix_a @ Y_a - matrix_b @ Y_b up to what happens
+    inside a cell; shift: (n,) what a constant gap of 1 adds to the values.
     """
 
     values: Floats
     covariance: Floats
-    df: Floats
+    law: Law
     effective_a: Floats
     effective_b: Floats
     matrix_a: Floats
     matrix_b: Floats
     shift: Floats
+    side_a: SideLaw
+    side_b: SideLaw
 
     @property
     def se(self) -> Floats:
@@ -57,98 +59,43 @@ class Process:
     @property
     def z(self) -> Floats:
         """Values in standard errors, as normal quantiles that allow for few users."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return welch_z(self.values / self.se, self.df)
+        return self.law.z(self.values)
 
-    @property
-    def is_known(self) -> Mask:
-        """Where there is a value with a variance, (n,)."""
-        return np.isfinite(self.values) & np.isfinite(np.diag(self.covariance)) & tells_spread(self.df)
+    def z_of_gap(self, gap: float, share: float, noise: Floats) -> Floats:
+        """What draws of noise, (draws, n), make of the z if there were a constant gap; share: of side a in the pooled curve."""
+        apart = self.side_a.moved(gap * (1 - share)).minus(self.side_b.moved(-gap * share))
+        return self.law.z(gap * self.shift + skew(noise, apart.skewness) * apart.se)
 
     def at(self, keep: Mask) -> Process:
         """Only these."""
-        kept = {field.name: getattr(self, field.name)[keep] for field in fields(self) if field.name != "covariance"}
-        return Process(**kept, covariance=self.covariance[np.ix_(keep, keep)])
+        arrays = {
+            name: getattr(self, name)[keep] for name in ("values", "effective_a", "effective_b", "matrix_a", "matrix_b", "shift")
+        }
+        laws = {name: getattr(self, name).at(keep) for name in ("law", "side_a", "side_b")}
+        return Process(**arrays, **laws, covariance=self.covariance[np.ix_(keep, keep)])
 
 
-@dataclass(frozen=True, slots=True)
-class Null:
-    """The pair's pooled curve, as if there were no gap.
-
-    fit: (n_cells,); residual_a, residual_b, residual_ab: residual pair matrices, (n_cells, n_cells); matrix: makes the fit as a
-    matrix on the summed outcomes, (n_cells, n_cells), which only residual processes need.
-    """
-
-    fit: Floats
-    residual_a: Floats
-    residual_b: Floats
-    residual_ab: Floats | None
-    matrix: Callable[[], Floats]
-
-    @classmethod
-    def of(cls, comparison: Comparison, smoothing: Smoothing) -> Null:
-        """Fit it."""
-        fit = comparison.pooled_fit(smoothing)
-        matrix = cache(lambda: comparison.pooled_matrix(smoothing))
-        residuals = comparison.residual_pairs(fit)
-        if comparison.a.tally.binary and comparison.unsmoothed:
-            residuals = _by_design_effect(comparison, fit, *residuals)
-        return cls(fit, *residuals, matrix)
+def estimate_gap(comparison: Comparison, points: Floats, smoothing: Smoothing, null: Null) -> Process:
+    """The curve of side a minus that of side b at the points, around a null."""
+    smooth_a, smooth_b = smoothing.smoother(comparison.a, points), smoothing.smoother(comparison.b, points)
+    values = _difference(comparison, smooth_a, smooth_b)
+    return _process(null, values, smooth_a.matrix, smooth_b.matrix, np.ones(len(points)))
 
 
-def _by_design_effect(
-    comparison: Comparison, fit: Floats, own_a: Floats, own_b: Floats, across: Floats | None
-) -> tuple[Floats, Floats, Floats | None]:
-    """Residual pair matrices of 0/1 outcomes with the variance that the pooled rate gives, times each side's design effect.
-
-    Where few people have a score, all of them may have the same outcome, and show next to no variance just where their mean is off.
-    Under the null the variance of independent rows is known, V0 f (1 - f); their residuals show V2 - 2 f V1 + f^2 V0. Taking the
-    second to the first keeps what users add to it (Rao and Scott 1981).
-    """
-    a, b = (_scale_to_rate(side, fit) for side in comparison.sides)
-    return own_a * np.outer(a, a), own_b * np.outer(b, b), None if across is None else across * np.outer(a, b)
-
-
-def _scale_to_rate(side: GroupView, fit: Floats) -> Floats:
-    """What takes residuals at each cell to the size that the rate gives, (n_cells,)."""
-    sums = side.sums
-    shown = sums.V2 - 2 * fit * sums.V1 + fit**2 * sums.V0
-    known = sums.V0 * np.clip(fit * (1 - fit), 0, None)
-    return np.sqrt(np.divide(known, shown, out=np.ones_like(fit), where=shown > ROUNDING * sums.V0))
-
-
-def estimate_gap(comparison: Comparison, points: Floats, smoothing: Smoothing, null: Null | None = None) -> Process:
-    """The curve of side a minus that of side b at the points.
-
-    With a ``null`` residuals are taken from the pooled curve, which holds the size in small groups; without, from each side's own
-    local fits, which intervals need.
-    """
-    a, b = comparison.sides
-    smooth_a, smooth_b = smoothing.smoother(a, points), smoothing.smoother(b, points)
-    effective_a, effective_b = a.effective_users(smooth_a.matrix), b.effective_users(smooth_b.matrix)
-    if null is not None:
-        l_a, var_a, l_b, var_b = _moderate(null, smooth_a.matrix, effective_a, smooth_b.matrix, effective_b)
-        shared = None if null.residual_ab is None else l_a @ null.residual_ab @ l_b.T
-    else:
-        l_a, l_b = smooth_a.matrix * small_sample(effective_a)[:, None], smooth_b.matrix * small_sample(effective_b)[:, None]
-        fit_a, fit_b = l_a * smooth_a.local_fit(a.sums.Y), l_b * smooth_b.local_fit(b.sums.Y)
-        var_a, var_b = a.covariance(l_a, fit_a), b.covariance(l_b, fit_b)
-        own_a, own_b = np.diag(var_a) * effective_a, np.diag(var_b) * effective_b
-        new_a, new_b = _borrow(own_a, effective_a, own_b, effective_b, BAND_BORROWED)
-        var_a, up_a = _widen(var_a, own_a, new_a, effective_a)
-        var_b, up_b = _widen(var_b, own_b, new_b, effective_b)
-        shared = None
-        if comparison.cross is not None:
-            shared = residual_covariance(comparison.cross, l_a, fit_a, l_b, fit_b) * np.outer(up_a, up_b)
+def _process(null: Null, values: Floats, matrix_a: Floats, matrix_b: Floats, shift: Floats, *raw: Floats) -> Process:
+    """Values with what chance would do to them under a null."""
+    spread = null.spread(matrix_a, matrix_b, *raw)
     return Process(
-        values=_difference(comparison, smooth_a, smooth_b),
-        covariance=var_a + var_b if shared is None else var_a + var_b - shared - shared.T,
-        df=welch_df(np.diag(var_a), effective_a - 1, np.diag(var_b), effective_b - 1),
-        effective_a=effective_a,
-        effective_b=effective_b,
-        matrix_a=l_a,
-        matrix_b=l_b,
-        shift=np.ones(len(points)),
+        values=values,
+        covariance=spread.covariance,
+        law=spread.law,
+        effective_a=spread.effective_a,
+        effective_b=spread.effective_b,
+        matrix_a=matrix_a,
+        matrix_b=matrix_b,
+        shift=shift,
+        side_a=spread.side_a,
+        side_b=spread.side_b,
     )
 
 
@@ -160,54 +107,6 @@ def gap_values(comparison: Comparison, points: Floats, smoothing: Smoothing) -> 
 def _difference(comparison: Comparison, smooth_a: Smoother, smooth_b: Smoother) -> Floats:
     a, b = comparison.a.sums, comparison.b.sums
     return smooth_a.curve(a.Y, a.tilt) - smooth_b.curve(b.Y, b.tilt)
-
-
-def _moderate(
-    null: Null, l_a: Floats, effective_a: Floats, l_b: Floats, effective_b: Floats
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Both matrices with their covariances, with small-sample factors and scaled so that each side's variance per user moves
-    towards a common one."""
-    var_a, var_b = l_a @ null.residual_a @ l_a.T, l_b @ null.residual_b @ l_b.T
-    own_a, own_b = np.diag(var_a) * effective_a, np.diag(var_b) * effective_b
-    new_a, new_b = _borrow(own_a, effective_a, own_b, effective_b, BORROWED)
-    # The matrices carry the scale too, because joint draws of many pairs are made by them and must spread as the covariance says.
-    scale_a = _root_ratio(new_a, own_a) * small_sample(effective_a)
-    scale_b = _root_ratio(new_b, own_b) * small_sample(effective_b)
-    return l_a * scale_a[:, None], var_a * np.outer(scale_a, scale_a), l_b * scale_b[:, None], var_b * np.outer(scale_b, scale_b)
-
-
-def _widen(var: Floats, own: Floats, new: Floats, effective: Floats) -> tuple[Floats, Floats]:
-    """A side's covariance around its own fits with what it borrows, and by how much its standard errors grew, (n_points,).
-
-    Only upwards: a band must not become narrower because the other side varies less.
-    """
-    up = np.maximum(_root_ratio(new, own), 1)
-    # Where all outcomes of a side agree there is no variance to scale; what is borrowed is added, to each point by itself.
-    return var * np.outer(up, up) + np.diag(np.where(own > 0, 0.0, new / effective)), up
-
-
-def _borrow(own_a: Floats, effective_a: Floats, own_b: Floats, effective_b: Floats, users: int) -> tuple[Floats, Floats]:
-    """Each side's variance per user, (n_points,), drawn towards that of both together.
-
-    It is as if ``users`` more users had shown the common variance. A small side whose few users happen to agree has too small a
-    variance just where its curve is off (outcome rates near 0 or 1, at the ends of the score). The weight of what is borrowed,
-    users / (n + users), vanishes with n effective users, so nothing rests on equal variances in the end.
-    """
-    common = (effective_a * own_a + effective_b * own_b) / (effective_a + effective_b)
-    a = (effective_a * own_a + users * common) / (effective_a + users)
-    return a, (effective_b * own_b + users * common) / (effective_b + users)
-
-
-def _root_ratio(new: Floats, own: Floats) -> Floats:
-    """What takes a standard error to its new size; 1 where there is none."""
-    return np.sqrt(np.divide(np.maximum(new, 0), own, out=np.ones_like(own), where=own > 0))
-
-
-def welch_df(var_a: Floats, df_a: Floats, var_b: Floats, df_b: Floats) -> Floats:
-    """Welch and Satterthwaite's degrees of freedom of a difference."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        df = (var_a + var_b) ** 2 / (var_a**2 / df_a + var_b**2 / df_b)
-    return np.where(np.isfinite(df), df, np.minimum(df_a, df_b))
 
 
 def multiscale(comparison: Comparison, null: Null, points: Floats, smoothing: Smoothing) -> Process:
@@ -247,28 +146,11 @@ def _residual_process(comparison: Comparison, null: Null, raw_a: Floats, raw_b: 
     a, b = comparison.a, comparison.b
     pooled = (raw_a * a.sums.W - raw_b * b.sums.W) @ null.matrix()
     m_a, m_b = raw_a - pooled, raw_b + pooled
-    n = len(m_a)
-    effective_a = a.effective_users(raw_a) if few else np.full(n, np.inf)
-    effective_b = b.effective_users(raw_b) if few else np.full(n, np.inf)
+    process = _process(null, m_a @ a.sums.Y - m_b @ b.sums.Y + inside, m_a, m_b, m_a @ a.sums.W, raw_a, raw_b)
     if few:
-        f_a, var_a, f_b, var_b = _moderate(null, m_a, effective_a, m_b, effective_b)
-    else:
-        f_a, var_a, f_b, var_b = m_a, m_a @ null.residual_a @ m_a.T, m_b, m_b @ null.residual_b @ m_b.T
-    covariance = var_a + var_b
-    if null.residual_ab is not None:
-        shared = f_a @ null.residual_ab @ f_b.T
-        covariance = covariance - shared - shared.T
-    df = welch_df(np.diag(var_a), effective_a - 1, np.diag(var_b), effective_b - 1) if few else np.full(n, np.inf)
-    return Process(
-        values=m_a @ a.sums.Y - m_b @ b.sums.Y + inside,
-        covariance=covariance,
-        df=df,
-        effective_a=effective_a,
-        effective_b=effective_b,
-        matrix_a=f_a,
-        matrix_b=f_b,
-        shift=m_a @ a.sums.W,
-    )
+        return process
+    everyone = np.full(len(m_a), np.inf)
+    return replace(process, effective_a=everyone, effective_b=everyone)
 
 
 # Where to look
@@ -375,3 +257,17 @@ def judgeable(process: Process, comparison: Comparison) -> Mask:
     rounding = ROUNDING * square * (1 / process.effective_a + 1 / process.effective_b)
     with np.errstate(invalid="ignore"):
         return np.asarray(enough_users(process) & np.isfinite(process.values) & (np.diag(process.covariance) > rounding))
+
+
+def tame(process: Process, able: Mask) -> Mask:
+    """Which of the points that are able have values whose distribution is known well enough: not too skewed.
+
+    Where points with a skewness up to .6 exist (three expected events of a rare outcome), others only dilute what they show; up to
+    1 (one expected event) the expansion holds well enough to judge by, and beyond nothing can be said.
+    """
+    size = np.abs(process.law.skewness)
+    for limit in SKEWNESS:
+        told = able & (size <= limit)
+        if told.any():
+            return told
+    return np.zeros_like(able)

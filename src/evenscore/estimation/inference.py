@@ -92,22 +92,22 @@ def welch_t(z: Floats, df: Floats) -> Floats:
     return np.where(np.isinf(df), z, -special.stdtrit(finite, special.ndtr(-z)))
 
 
-def margins(covariance: Floats, df: Floats, alpha: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Half-widths of pointwise intervals and of a simultaneous band, (n_points,) each; nan where too few users are near."""
+def welch_df(var_a: Floats, df_a: Floats, var_b: Floats, df_b: Floats) -> Floats:
+    """Welch and Satterthwaite's degrees of freedom of a difference."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        df = (var_a + var_b) ** 2 / (var_a**2 / df_a + var_b**2 / df_b)
+    return np.where(np.isfinite(df), df, np.minimum(df_a, df_b))
+
+
+def simultaneous_quantile(covariance: Floats, alpha: float, rng: np.random.Generator) -> float:
+    """How many normal quantiles all estimates at once stay within, with probability 1 - alpha; Bonferroni's where none varies."""
     from scipy import special
 
     variance = np.diag(covariance)
-    enough = tells_spread(df)
-    known = np.isfinite(variance) & (variance > 0) & enough
-    pointwise, simultaneous = np.full(len(df), np.nan), np.full(len(df), np.nan)
-    flat = np.isfinite(variance) & (variance <= 0) & enough
-    pointwise[flat] = simultaneous[flat] = 0.0
-    if known.any():
-        se = np.sqrt(variance[known])
-        maxima = np.abs(draw_normal(correlation(covariance[np.ix_(known, known)]), rng)).max(axis=1)
-        for margin, z in ((pointwise, special.ndtri(1 - alpha / 2)), (simultaneous, np.quantile(maxima, 1 - alpha))):
-            margin[known] = welch_t(np.full(len(se), z), df[known]) * se
-    return pointwise, simultaneous
+    known = np.isfinite(variance) & (variance > 0)
+    if not known.any():
+        return float(special.ndtri(1 - alpha / (2 * max(len(variance), 1))))
+    return float(np.quantile(np.abs(draw_normal(correlation(covariance[np.ix_(known, known)]), rng)).max(axis=1), 1 - alpha))
 
 
 def empirical_p(draws: Floats, statistic: float, tail: Callable[[float], float]) -> PValue:

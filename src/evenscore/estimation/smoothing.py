@@ -91,6 +91,13 @@ class Smoothing:
             near=False,
         ).matrix
 
+    def fit_at(self, view: GroupView) -> Floats:
+        """The curve of a view at its cells, (n_cells,); few distinct scores are not smoothed at all."""
+        sums = view.sums
+        if not sums.W.any() or unsmoothed(view.lattice, sums):
+            return sums.Y * inverse_weight(sums.W)
+        return self.fit_at_cells(sums.position, sums.W, sums.Y)
+
     def fit_at_cells(self, position: Floats, weight: Floats, outcome: Floats) -> Floats:
         """The curve at the cells, (n_cells,); a cell that nothing can be fitted at has its mean, or 0 without any weight."""
         u = (position[None, :] - position[:, None]) / self.h

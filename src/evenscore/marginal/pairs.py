@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.estimation.gaps import ROUNDING, welch_df
-from evenscore.estimation.inference import DRAWS, RESOLVED, draw_normal, seeded, welch_t, welch_z
+from evenscore.estimation.gaps import ROUNDING
+from evenscore.estimation.inference import DRAWS, RESOLVED, draw_normal, seeded, welch_df, welch_t, welch_z
 from evenscore.estimation.multiplicity import holm, single_step
 from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY

@@ -17,7 +17,7 @@ from evenscore.multiobjective.axes import Axis, make_axes
 from evenscore.multiobjective.product_kernel import rule_of_thumb
 from evenscore.multiobjective.rows import ObjectivesSpec
 from evenscore.multiobjective.versions import Objectives, read_objectives, row_weights
-from evenscore.parity.methods import COMPONENTS, Component, Evidence, draw_statistics, p_value
+from evenscore.parity.methods import Component, Evidence, draw_statistics, p_value
 from evenscore.tables import json_ready, label_text, number_text, values_of
 from evenscore.tallies.axis import backward
 from evenscore.threads import in_one_thread
@@ -26,6 +26,7 @@ from evenscore.types import Array, Floats, Ints, Say
 PLACES = 25  # combinations of scores to look at, spread like the people
 SAMPLE = 4000  # rows that say how people are spread
 ROUNDS = 10
+SHARES = {"sup": 2 / 3, "l2": 1 / 3}  # of the level, to the largest deviation and to the sum of squares
 STEP = 1 << 16
 
 
@@ -272,13 +273,13 @@ def _whole_users(user: Array) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _evidence(z: Floats, corr: Floats) -> Evidence:
-    """The largest deviation and the sum of squares, with the shares of the level that the parity test gives them."""
+    """The largest deviation and the sum of squares, each with its share of the level."""
     every = slice(0, len(z))
     values = np.asarray(np.linalg.eigvalsh(corr))
     tails: dict[str, tuple[Callable[[Floats], Floats], Callable[[float], float]]] = {
         "sup": (lambda d: np.abs(d).max(axis=-1), lambda q: sup_tail(q, corr)),
         "l2": (lambda d: (d * d).sum(axis=-1), lambda q: quadratic_tail(q, values)),
     }
-    components = tuple(Component(name, every, *tails[name], share=share) for name, share in COMPONENTS["combined"].items())
+    components = tuple(Component(name, every, *tails[name], share=share) for name, share in SHARES.items())
     none = np.zeros((len(z), 0))
-    return Evidence(components, z, corr, np.ones(len(z)), none, none)
+    return Evidence(components, z, corr, none, none, np.ones(len(z)), np.ones(len(z)))

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import OptionError, require_alpha, require_flag, require_gap, require_option
+from evenscore.estimation.bands import ShownGap, shown_gap
 from evenscore.estimation.bandwidth import narrow_words
 from evenscore.estimation.comparison import Comparison, Sides, compare_groups
 from evenscore.estimation.fitted_curves import grid_positions
 from evenscore.estimation.gaps import (
-    Null,
     Process,
     comparison_grid,
     estimate_gap,
@@ -24,6 +24,7 @@ from evenscore.estimation.gaps import (
     gap_values,
     judgeable,
     require_inside,
+    tame,
 )
 from evenscore.estimation.inference import (
     DRAWS,
@@ -32,16 +33,15 @@ from evenscore.estimation.inference import (
     draw_normal,
     empirical_p,
     empirical_p_values,
-    margins,
     seeded,
     sup_tail,
-    welch_z,
 )
 from evenscore.estimation.multiplicity import holm
+from evenscore.estimation.nulls import Null
 from evenscore.estimation.pairwise import Formulation
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity.joint import JointDraws
-from evenscore.parity.judgement import few_users, find_regions, judge, means_only, too_coarse_words, why_not
+from evenscore.parity.judgement import few_users, find_regions, judge, means_only, rare_words, too_coarse_words, why_not
 from evenscore.parity.methods import (
     AUTO,
     CORRECTIONS,
@@ -64,8 +64,6 @@ from evenscore.types import Floats, Progress
 COMPARISONS = ("pairs", "reference", "rest")
 MANY_PAIRS = 100
 FEWER_DRAWS = 2000
-
-ROUNDING = 1e-6  # a standard error below this share of the gap is none: rounding, where outcomes do not vary
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +278,7 @@ def _test_pair(comparison: Comparison, rng: np.random.Generator, options: Option
         bandwidth=smoothing.h,
         left_out=gap.left_out,
         too_coarse=gap.too_coarse,
+        too_rare=gap.too_rare,
         narrow=narrow_words(tally.lattice, smoothing),
         score=tally.lattice.to_score(points),
     )
@@ -288,14 +287,14 @@ def _test_pair(comparison: Comparison, rng: np.random.Generator, options: Option
     if options.brief and options.tolerance is None:
         return replace(pair, gap=gap_values(comparison, points, band)), evidence
     p_points = _p_points(options.method, process, evidence, noise, rng)
-    shown = estimate_gap(comparison, points, band)
-    _, margin = margins(shown.covariance, shown.df, options.alpha, rng)
+    shown = shown_gap(comparison, points, band, gap.null)
+    low, high = shown.band(options.alpha, rng)
     pair = replace(
         pair,
         gap=shown.values,
         se=shown.se,
-        band_low=shown.values - margin,
-        band_high=shown.values + margin,
+        band_low=low,
+        band_high=high,
         p_points=p_points,
         effective_a=shown.effective_a,
         effective_b=shown.effective_b,
@@ -308,7 +307,7 @@ def _test_pair(comparison: Comparison, rng: np.random.Generator, options: Option
         return pair, evidence
     known = shown.is_known
     if not known.any():
-        return replace(pair, p_value=np.nan, reason=why_not(comparison, shown)), None
+        return replace(pair, p_value=np.nan, reason=why_not(comparison, gap.process)), None
     beyond, evidence = _beyond_tolerance(shown.at(known), p_equal.value, options, rng)
     return replace(pair, p_value=beyond.value, p_source=beyond.source), evidence
 
@@ -323,6 +322,7 @@ class GapUnderNull:
     process: Process
     left_out: int
     too_coarse: int
+    too_rare: str
 
 
 def _gap_under_null(comparison: Comparison, options: Options) -> GapUnderNull | str:
@@ -337,11 +337,15 @@ def _gap_under_null(comparison: Comparison, options: Options) -> GapUnderNull | 
     able = judgeable(process, comparison)
     if not able.any():
         return why_not(comparison, process)
-    keep = able & fine_enough(comparison, process, points, smoothing)
+    told = tame(process, able)
+    rare = rare_words(comparison, process, points, able & ~told)
+    if not told.any():
+        return rare
+    keep = told & fine_enough(comparison, process, points, smoothing)
     if not keep.any():
         return too_coarse_words(comparison.a.tally, smoothing)
-    left_out, too_coarse = int((~able).sum()), int((able & ~keep).sum())
-    return GapUnderNull(smoothing, points[keep], null, process.at(keep), left_out, too_coarse)
+    left_out, too_coarse = int((~able).sum()), int((told & ~keep).sum())
+    return GapUnderNull(smoothing, points[keep], null, process.at(keep), left_out, too_coarse, rare)
 
 
 def _p_value(method: str, process: Process, evidence: Evidence, statistics: Floats) -> PValue:
@@ -361,21 +365,24 @@ def _p_points(method: str, process: Process, evidence: Evidence, noise: Floats, 
     return empirical_p_values(maxima, np.abs(process.z), lambda x: sup_tail(x, corr))
 
 
-def _beyond_tolerance(shown: Process, p_equal: float, options: Options, rng: np.random.Generator) -> tuple[PValue, Evidence]:
-    """P-value of |gap| <= tolerance: the largest excess in standard errors, by the same draws a simultaneous band rests on.
+def _beyond_tolerance(shown: ShownGap, p_equal: float, options: Options, rng: np.random.Generator) -> tuple[PValue, Evidence]:
+    """P-value of |gap| <= tolerance: the largest excess in normal quantiles, by the same draws a simultaneous band rests on.
 
-    Where the outcomes of both sides agree among themselves there is no standard error, and the excess says nothing about chance;
-    then the p-value is not below that of no gap at all, which knows the variance of both sides together.
+    It is not below that of no gap at all, which knows the variance of both sides together.
     """
     assert options.tolerance is not None
-    corr = correlation(shown.covariance)
-    least = np.maximum(ROUNDING * np.abs(shown.values), np.finfo(np.float64).tiny)
-    excess = welch_z((np.abs(shown.values) - options.tolerance) / np.maximum(shown.se, least), shown.df).max()
+    corr = shown.corr
+    excess = float(shown.excess(options.tolerance).max())
     maxima = np.abs(draw_normal(corr, rng, options.draws)).max(axis=1)
-    p = empirical_p(maxima, float(excess), lambda x: sup_tail(x, corr)) if excess > 0 else PValue(1.0, "draws")
-    if (shown.se <= least).any() and p.value < p_equal:
-        p = PValue(p_equal, p.source)
+    p = empirical_p(maxima, excess, lambda x: sup_tail(x, corr)) if excess > 0 else PValue(1.0, "draws")
     largest = Component("sup", slice(0, len(shown.values)), lambda z: np.abs(z).max(axis=-1), lambda x: sup_tail(x, corr))
-    return p, Evidence(
-        components=(largest,), z=shown.z, corr=corr, shift=shown.shift, matrix_a=shown.matrix_a, matrix_b=shown.matrix_b
+    evidence = Evidence(
+        components=(largest,),
+        z=shown.values / shown.se,
+        corr=corr,
+        matrix_a=shown.matrix_a,
+        matrix_b=shown.matrix_b,
+        se_a=shown.side_a.law.se,
+        se_b=shown.side_b.law.se,
     )
+    return PValue(max(p.value, p_equal), p.source), evidence

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from evenscore.estimation.bandwidth import settle
 from evenscore.estimation.comparison import Comparison, Sides
 from evenscore.estimation.inference import DRAWS, RESOLVED, draw_normal, seeded
-from evenscore.estimation.kernels import inverse_weight
 from evenscore.estimation.multiplicity import draw_ranks, holm, single_step
-from evenscore.estimation.smoothing import Smoothing, unsmoothed
+from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity.methods import Evidence
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Ints
@@ -100,9 +99,14 @@ class JointDraws:
 
 def _difference(evidence: Evidence, cells: Ints, of_a: Noise, of_b: Noise) -> Floats:
     """What noise at all cells makes of the process of two sides, (n, draws); each row in units of its own."""
-    matrix_a, matrix_b = np.ldexp(evidence.matrix_a, of_a.power), np.ldexp(evidence.matrix_b, of_b.power)
-    powers = np.maximum(_row_powers(matrix_a), _row_powers(matrix_b))[:, None]
-    return _at_all(np.ldexp(matrix_a, -powers), cells, of_a.values) - _at_all(np.ldexp(matrix_b, -powers), cells, of_b.values)
+    return _side(evidence.matrix_a, evidence.se_a, cells, of_a) - _side(evidence.matrix_b, evidence.se_b, cells, of_b)
+
+
+def _side(matrix: Floats, se: Floats, cells: Ints, noise: Noise) -> Floats:
+    """One side's part, with the standard errors that the test gives it."""
+    drawn = _at_all(np.ldexp(matrix, -_row_powers(matrix)[:, None]), cells, noise.values)
+    deviation = drawn.std(axis=1)
+    return np.asarray(drawn * np.divide(se, deviation, out=np.zeros_like(se), where=deviation > 0)[:, None])
 
 
 def _row_powers(matrix: Floats) -> Ints:
@@ -160,10 +164,7 @@ def _draw(covariance: Floats, rng: np.random.Generator, draws: int) -> Singles:
 
 
 def _own_fit(view: GroupView, smoothing: Smoothing) -> Floats:
-    sums = view.sums
-    if not sums.W.any() or unsmoothed(view.lattice, sums):
-        return sums.Y * inverse_weight(sums.W)
-    return settle(smoothing, [view]).fit_at_cells(sums.position, sums.W, sums.Y)
+    return settle(smoothing, [view]).fit_at(view) if view.sums.W.any() else np.zeros_like(view.sums.W)
 
 
 def _stacked_noise(views: list[GroupView], fits: list[Floats], draws: int, rng: np.random.Generator) -> list[Noise] | None:

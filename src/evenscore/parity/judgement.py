@@ -8,14 +8,14 @@ import numpy as np
 
 from evenscore.estimation.bandwidth import narrow_words
 from evenscore.estimation.comparison import Comparison
-from evenscore.estimation.gaps import MIN_EFFECTIVE, Process, enough_users
+from evenscore.estimation.gaps import MIN_EFFECTIVE, SKEWNESS, Process, enough_users
 from evenscore.estimation.pairwise import not_shown
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.parity.parity_result import PairTest, Region
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
-from evenscore.types import Floats
+from evenscore.types import Floats, Mask
 
 
 def judge(pair: PairTest, p_adjusted: float, alpha: float, tolerance: float | None) -> PairTest:
@@ -63,6 +63,20 @@ def why_not(comparison: Comparison, process: Process) -> str:
         f"at no score do both {a.name} and {b.name} have {MIN_EFFECTIVE} effective users "
         f"({a.n_users:,} and {b.n_users:,} users in all)"
     )
+
+
+def rare_words(comparison: Comparison, process: Process, points: Floats, skewed: Mask) -> str:
+    """Where an estimate is too skewed to be judged, and whose; empty when it is nowhere."""
+    if not skewed.any():
+        return ""
+    thirds = [np.abs(law.law.third[skewed]).sum() for law in (process.side_a, process.side_b)]
+    side = comparison.sides[int(np.argmax(thirds))]
+    low, high = side.lattice.to_score(points[skewed][[0, -1]])
+    where = f"at scores from {low:.3g} to {high:.3g}" if low < high else f"at score {low:.3g}"
+    if not side.tally.binary:
+        return f"outcomes too skewed for so few users of {side.name} {where}"
+    rare = "events" if comparison.outcome.sum() * 2 < comparison.weight.sum() else "outcomes of 0"
+    return f"fewer than {round(SKEWNESS[0] ** -2)} expected {rare} in {side.name} {where}"
 
 
 def too_coarse_words(tally: Tally, smoothing: Smoothing) -> str:

@@ -42,8 +42,9 @@ class PairTest(GapPair):
     """The comparison of two groups, gap = group_a minus group_b.
 
     score, gap, se, band_low, band_high, p_points, effective_a, effective_b: (n_points,). p_equal: the p-value of equality, also
-    when a tolerance is tested. left_out: grid points with too few users; too_coarse: those where smoothing could make the gap.
-    narrow: what a bandwidth of few cells means, in words. regions: where a gap is shown.
+    when a tolerance is tested. left_out: grid points with too few users; too_rare: where there are too few events, in words;
+    too_coarse: grid points where smoothing could make the gap. narrow: what a bandwidth of few cells means, in words. regions:
+    where a gap is shown.
     """
 
     group_a: Any
@@ -58,6 +59,7 @@ class PairTest(GapPair):
     minimum_detectable_gap: float = np.nan
     left_out: int = 0
     too_coarse: int = 0
+    too_rare: str = ""
     narrow: str = ""
     regions: tuple[Region, ...] = ()
     score: Floats = field(default_factory=_none)
@@ -150,8 +152,8 @@ class ParityTest(GapTest[PairTest]):
         """The result in JSON-ready values."""
         settings = ("method", "alpha", "tolerance", "weighting", "degree", "kernel", "adjustment")
         shown = ("null", "p_value", "p_equal", "verdict", "reason", "minimum_detectable_gap", "max_gap", "disagreement")
-        details = ("reason", "p_source", "p_equal", "bandwidth", "minimum_detectable_gap", "left_out", "too_coarse", "interval")
-        pairs = [values_of(pair, self.COLUMNS + details) for pair in self.pairs]
+        details = ("reason", "p_source", "p_equal", "bandwidth", "minimum_detectable_gap", "left_out", "too_coarse", "too_rare")
+        pairs = [values_of(pair, (*self.COLUMNS, *details, "interval")) for pair in self.pairs]
         other = None if self.other is None else values_of(self.other)
         lists = {"pairs": pairs, "regions": self.regions, "points": self.points}
         return json_ready(values_of(self, settings + shown) | {"other": other} | lists)
@@ -174,6 +176,8 @@ class ParityTest(GapTest[PairTest]):
             if pair.left_out:
                 few = f"fewer than {MIN_EFFECTIVE} effective users in a group"
                 notes.append(f"{pair.name}: {pair.left_out} grid points left out, {few}")
+            if pair.too_rare:
+                notes.append(f"{pair.name}: not judged where there are {pair.too_rare}")
             if pair.too_coarse:
                 bent = "one curve for both bends so much there that bandwidth or cells could make a gap of it"
                 notes.append(f"{pair.name}: {pair.too_coarse} grid points left out, {bent}")

@@ -53,12 +53,18 @@ VECTORS = Moments.single(
     V2=Factor(w=2, y=2),
 )
 FOLDED = Moments.single(W=Factor(), Y=Factor(y=1), X=Factor(x=1), Y2=Factor(y=2))
+CUBES, FOURTHS = ("T0", "T1", "T2", "T3"), ("Q0", "Q1", "Q2", "Q3", "Q4")
+HIGHER = Moments.single(
+    **{name: Factor(w=3, y=k) for k, name in enumerate(CUBES)}, **{name: Factor(w=4, y=k) for k, name in enumerate(FOURTHS)}
+)
 BLOCKS = {
     block.name: block
     for block in (
         Block("vectors", "vectors", VECTORS, required=True),
         Block("folds", "folds", FOLDED, required=True),
         Block("pairs", "pairs", USER_PAIRS, required=True),
+        Block("higher", "vectors", HIGHER),
     )
 }
-REQUIRED = tuple(BLOCKS)
+REQUIRED = tuple(name for name, block in BLOCKS.items() if block.required)
+COUNTED = tuple(BLOCKS)  # what a scan of rows makes

@@ -14,10 +14,11 @@ import numpy as np
 
 from evenscore.data.coding import FOLDS, Users, folds
 from evenscore.data.observations import Observations, one_row_each
-from evenscore.tallies.blocks import FOLDED
+from evenscore.tallies.blocks import CUBES, FOLDED, FOURTHS, HIGHER
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.pairing import Segments, lengths_from, pair_sums
 from evenscore.tallies.pairs import PairSums
+from evenscore.tallies.reshaping import drop_overflow
 from evenscore.tallies.spanning import cross_pairs, spanning_users
 from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally, group_tally
 from evenscore.types import Array, Floats, Ints, Mask, Progress
@@ -50,7 +51,7 @@ def count(observations: Observations, lattice: Lattice, progress: Progress | Non
     several = len(group_tallies) > 1 and not users.independent
     spanning = spanning_users(codes_of_groups, users.span) if several else np.zeros(0, dtype=np.int64)
     cross = cross_pairs(observations, lattice, users, spanning, centre) if len(spanning) else {}
-    return Tally(
+    counted_all = Tally(
         lattice=lattice,
         groups=observations.groups,
         group_tallies=tuple(group_tallies),
@@ -63,6 +64,7 @@ def count(observations: Observations, lattice: Lattice, progress: Progress | Non
         dropped=observations.dropped,
         frame_kind=observations.frame if observations.frame in ("pandas", "polars", "pyarrow") else None,
     )
+    return drop_overflow(counted_all)
 
 
 def _mean_outcome(observations: Observations) -> float:
@@ -138,6 +140,7 @@ class _Group:
         self.cell_users = np.zeros(n_cells)
         self.folds = {name: np.zeros((2, FOLDS, n_cells)) for name in FOLDED.names}
         self.vectors = {name: np.zeros((2, n_cells)) for name in ("XY", "U", "A", "V0", "V1", "V2")}
+        self.higher = {name: np.zeros((2, n_cells)) for name in HIGHER.names}
         self.own = {name: self.vectors[vector] for name, vector in (("ww", "V0"), ("wy", "V1"), ("yy", "V2"))}
         if observations.count is not None:  # V takes a repeated row for several; with itself it is one row of so much more weight
             self.own = {name: np.zeros((2, n_cells)) for name in self.own}
@@ -166,7 +169,7 @@ class _Group:
         if self.n_unlabelled == 0:
             self.vectors["A"] = self.folds["W"].sum(axis=1)
         counts = (self.n_users, self.n_rows, self.n_unlabelled)
-        counted = group_tally(counts, self.cell_users, self.folds, self.vectors, pairs)
+        counted = group_tally(counts, self.cell_users, self.folds, self.vectors, pairs, self.higher)
         return counted, np.concatenate(every_code), smallest
 
     def _own_pairs(self) -> Floats:
@@ -254,17 +257,26 @@ class _Group:
             counted = np.bincount(fold_code, values, minlength=FOLDS * 2 * n_cells)
             return np.asarray(counted.reshape(FOLDS, 2, n_cells), dtype=np.float64)
 
-        squares = np.bincount(code, inverse * inverse, minlength=2 * n_cells).reshape(2, n_cells)
+        def by_code(values: Floats) -> Floats:
+            counted = np.bincount(code, values, minlength=2 * n_cells)
+            return np.asarray(counted.reshape(2, n_cells), dtype=np.float64)
+
+        inverse_2 = inverse * inverse
+        squares, cubes, fourths = by_code(inverse_2), by_code(inverse_2 * inverse), by_code(inverse_2 * inverse_2)
         for weighting, values, scores in ((0, inverse, score * inverse), (1, None, score)):
             counted, summed = by_fold(values), by_fold(scores)
             if weighting == 1:
-                squares = counted.sum(axis=0)
+                squares = cubes = fourths = counted.sum(axis=0)
             ones = counted[:, 1]
             for name, total in (("W", counted.sum(axis=1)), ("Y", ones), ("X", summed.sum(axis=1)), ("Y2", ones)):
                 self.folds[name][weighting] += total
             slope = summed[:, 1].sum(axis=0)
             for name, total in (("XY", slope), ("V0", squares.sum(axis=0)), ("V1", squares[1]), ("V2", squares[1])):
                 self.vectors[name][weighting] += total
+            for names, powers in ((CUBES, cubes), (FOURTHS, fourths)):
+                self.higher[names[0]][weighting] += powers.sum(axis=0)
+                for name in names[1:]:  # y^k is y
+                    self.higher[name][weighting] += powers[1]
 
     def _add_weighted(self, row: Ints, cell: Ints, inverse: Floats, fold: Ints) -> tuple[Floats, Floats]:
         """Any outcomes, weights and counts; returns weight and weighted outcome of the rows, repeats included."""
@@ -284,10 +296,19 @@ class _Group:
             w2 = w * survey * factor
             for name, values in (("XY", wy * score), ("V0", w2), ("V1", w2 * deviation), ("V2", w2 * deviation * deviation)):
                 self.vectors[name][weighting] += np.bincount(cell, values, minlength=n_cells)
+            with np.errstate(over="ignore", invalid="ignore"):  # see ``drop_overflow``
+                self._add_higher(weighting, cell, w2 * survey * factor, survey * factor, deviation)
             if observations.count is not None:
                 for name, values in (("ww", w * w), ("wy", w * wy), ("yy", wy * wy)):
                     self.own[name][weighting] += np.bincount(cell, values, minlength=n_cells)
         return weight, weight * deviation
+
+    def _add_higher(self, weighting: int, cell: Ints, w3: Floats, w: Floats, deviation: Floats) -> None:
+        """Add w^3 y^k and w^4 y^k; w3 has the repeats of a row in it, w not."""
+        for names, term in ((CUBES, w3), (FOURTHS, w3 * w)):
+            for name in names:
+                self.higher[name][weighting] += np.bincount(cell, term, minlength=self.n_cells)
+                term = term * deviation
 
 
 def _hashes(users: Users, codes: Ints) -> Ints:

@@ -59,9 +59,11 @@ def add(a: Tally, b: Tally) -> Tally:
 
 def _same_blocks(a: Tally, b: Tally) -> tuple[Tally, Tally]:
     """Both without the blocks that only one of them has."""
-    differing = set(a.block_names) ^ set(b.block_names)
-    reason = "only one of the tallies that were added has it"
-    return drop_blocks(a, differing, reason), drop_blocks(b, differing, reason)
+    known = {**a.left_out, **b.left_out}
+    for name in sorted(set(a.block_names) ^ set(b.block_names)):
+        reason = known.get(name, "only one of the tallies that were added has it")
+        a, b = drop_blocks(a, [name], reason), drop_blocks(b, [name], reason)
+    return a, b
 
 
 def _has(tally: Tally, label: Any) -> bool:

@@ -6,10 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
+import numpy as np
+
+from evenscore.tallies.blocks import REQUIRED
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.moments import Sums
 from evenscore.tallies.tally_state import Cross, Tally
 from evenscore.types import Ints
+
+MOST = 1e290  # of a sum: many more can be added before they overflow
 
 
 def change_sums(tally: Tally, change: Callable[[Sums], Sums]) -> Tally:
@@ -22,7 +27,9 @@ def change_sums(tally: Tally, change: Callable[[Sums], Sums]) -> Tally:
 def recentre(tally: Tally, centre: float) -> Tally:
     """The same with outcomes as deviations from ``centre``."""
     shift = tally.centre - centre
-    return replace(change_sums(tally, lambda sums: sums.recentred(shift)), centre=centre)
+    with np.errstate(over="ignore", invalid="ignore"):
+        moved = change_sums(tally, lambda sums: sums.recentred(shift))
+    return drop_overflow(replace(moved, centre=centre))
 
 
 def remap(tally: Tally, lattice: Lattice, cells: Sequence[Ints]) -> Tally:
@@ -46,3 +53,11 @@ def drop_blocks(tally: Tally, names: Iterable[str], reason: str) -> Tally:
     cross = {name: named for name, named in tally.cross_blocks.items() if name not in gone}
     left_out = {**tally.left_out, **dict.fromkeys(sorted(gone), reason)}
     return replace(tally, group_tallies=groups, cross_blocks=cross, left_out=left_out)
+
+
+def drop_overflow(tally: Tally) -> Tally:
+    """The same without optional blocks whose sums are too large for a number, as fourth powers of weight times outcome may be."""
+    optional = set(tally.block_names) - set(REQUIRED)
+    groups = tally.group_tallies
+    gone = {name for name in optional if not all((np.abs(group.blocks[name].values) < MOST).all() for group in groups)}
+    return drop_blocks(tally, gone, "its powers of outcomes and weights are too large for a number")

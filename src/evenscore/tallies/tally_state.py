@@ -16,7 +16,7 @@ from evenscore.data.observations import Columns
 from evenscore.errors import DataError, OptionError, listing, shortened
 from evenscore.saving import as_path
 from evenscore.tables import Table
-from evenscore.tallies.blocks import BLOCKS, FOLDED, REQUIRED, VECTORS, Blocks
+from evenscore.tallies.blocks import BLOCKS, COUNTED, FOLDED, HIGHER, REQUIRED, VECTORS, Blocks
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.moments import WEIGHTINGS as WEIGHTINGS
 from evenscore.tallies.moments import Sums, sum_cells
@@ -66,6 +66,22 @@ class FoldSums:
 
 
 @dataclass(frozen=True, slots=True)
+class HigherSums:
+    """Row-level sums for skewness and kurtosis of one group under one weighting, each (n_cells,): T0 to T3 are w^3 y^k, Q0 to Q4
+    w^4 y^k, with outcomes y as deviations from the tally's centre."""
+
+    T0: Floats
+    T1: Floats
+    T2: Floats
+    T3: Floats
+    Q0: Floats
+    Q1: Floats
+    Q2: Floats
+    Q3: Floats
+    Q4: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class GroupTally:
     """What is kept of one group: counts, users with a labelled row in each cell (n_cells,), and blocks of sums by name."""
 
@@ -76,7 +92,7 @@ class GroupTally:
     blocks: Blocks
 
     @classmethod
-    def empty(cls, n_cells: int, blocks: Iterable[str] = REQUIRED) -> GroupTally:
+    def empty(cls, n_cells: int, blocks: Iterable[str] = COUNTED) -> GroupTally:
         """A group without rows."""
         return cls(0, 0, 0, np.zeros(n_cells), {name: BLOCKS[name].empty(n_cells) for name in blocks})
 
@@ -120,14 +136,21 @@ class GroupTally:
 
 
 def group_tally(
-    counts: tuple[int, int, int], cell_users: Floats, folds: Mapping[str, Floats], vectors: Mapping[str, Floats], pairs: PairSums
+    counts: tuple[int, int, int],
+    cell_users: Floats,
+    folds: Mapping[str, Floats],
+    vectors: Mapping[str, Floats],
+    pairs: PairSums,
+    higher: Mapping[str, Floats] | None,
 ) -> GroupTally:
-    """A group's tally from sums by name, each (2 weightings, ..., n_cells): those by fold, and the vectors that are not by fold."""
+    """A group's tally from sums by name, each (2 weightings, ..., n_cells): those by fold, the vectors that are not by fold, and
+    those of higher powers if they are known."""
     totals = {name: values.sum(axis=1) for name, values in folds.items()}
     blocks: Blocks = {
         "vectors": Sums.from_named(VECTORS, {**totals, **vectors}),
         "folds": Sums.from_named(FOLDED, folds),
         "pairs": pairs,
+        **({} if higher is None else {"higher": Sums.from_named(HIGHER, higher)}),
     }
     return GroupTally(*counts, cell_users, blocks)
 
@@ -227,6 +250,11 @@ class Tally(Table):
     def folds(self, group: Any, weighting: str = "user") -> FoldSums:
         """The vectors of one group by user fold."""
         return FoldSums(**self.group_tallies[self.index(group)].folds.under(weighting))
+
+    def higher(self, group: Any, weighting: str = "user") -> HigherSums | None:
+        """The sums of third and fourth powers of one group; None where they were not kept."""
+        sums = self.group_tallies[self.index(group)].blocks.get("higher")
+        return None if sums is None else HigherSums(**sums.under(weighting))
 
     def pair_matrices(self, a: Any, b: Any, weighting: str = "user", cells: Ints | None = None) -> PairMatrices | None:
         """The pair matrices of two groups (or of one with itself), of some cells only if given; None when no user is in both."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from evenscore.data.coding import FOLDS, Users, folds
 from evenscore.data.observations import Observations
-from evenscore.tallies.blocks import FOLDED, VECTORS
+from evenscore.tallies.blocks import CUBES, FOLDED, FOURTHS, HIGHER, VECTORS
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.moments import Moments
 from evenscore.tallies.pairing import Segments, cross_sums, lengths_from, pair_sums
 from evenscore.tallies.pairs import PairSums
+from evenscore.tallies.reshaping import drop_overflow
 from evenscore.tallies.spanning import segment_pairs
 from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally, group_tally
 from evenscore.types import Array, Floats, Ints
@@ -24,13 +25,16 @@ PLACE = ("key", "part", "cell")
 SUMS = ("n", "a", "w", "y", "x", "y2", "xy", "q0", "q1", "q2", "u")
 VECTOR_OF = {"w": "W", "y": "Y", "x": "X", "y2": "Y2", "xy": "XY", "q0": "V0", "q1": "V1", "q2": "V2"}
 MOMENTS = Moments({name: VECTORS.factors[vector] for name, vector in VECTOR_OF.items()})
+HIGHER_OF = {**{f"c{k}": name for k, name in enumerate(CUBES)}, **{f"f{k}": name for k, name in enumerate(FOURTHS)}}
+HIGHER_MOMENTS = Moments({name: HIGHER.factors[vector] for name, vector in HIGHER_OF.items()})
 
 
 def user_cells(observations: Observations, lattice: Lattice, centre: float) -> UserCells:
     """One line for each user, group and cell with rows in it.
 
     key: the user's code; part: the group's number; n, a: labelled and all rows; w, y, x, y2, xy: weight, outcome (from the centre),
-    score, squared outcome, score times outcome; q0, q1, q2: row-level sums of w^2, w^2 y, w^2 y^2; u: weight of unlabelled rows.
+    score, squared outcome, score times outcome; q0, q1, q2: row-level sums of w^2, w^2 y, w^2 y^2; u: weight of unlabelled rows;
+    c0 to c3, f0 to f4: row-level sums of w^3 y^k and w^4 y^k.
     """
     n_rows = observations.n_rows
     repeat = np.ones(n_rows) if observations.count is None else observations.count.astype(np.float64)
@@ -47,7 +51,9 @@ def user_cells(observations: Observations, lattice: Lattice, centre: float) -> U
         "cell": lattice.cell(s),
     }
     counted = observations.counted
-    rows = {**place, **dict(zip(SUMS, columns, strict=True))}
+    with np.errstate(over="ignore", invalid="ignore"):  # see ``drop_overflow``
+        higher = {name: w * v ** (factor.w - 1) * d**factor.y for name, (factor,) in HIGHER_MOMENTS.factors.items()}
+    rows = {**place, **dict(zip(SUMS, columns, strict=True)), **higher}
     return added(rows if counted is None else {name: column[counted] for name, column in rows.items()})
 
 
@@ -62,7 +68,8 @@ def added(rows: Mapping[str, Array]) -> UserCells:
     for column in place:
         is_new[1:] |= column[1:] != column[:-1]
     starts = np.flatnonzero(is_new)
-    sums = {name: np.add.reduceat(rows[name][order], starts) for name in SUMS}
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = {name: np.add.reduceat(column[order], starts) for name, column in rows.items() if name not in PLACE}
     return {**{name: column[starts] for name, column in zip(PLACE, place, strict=True)}, **sums}
 
 
@@ -70,8 +77,17 @@ def recentred(rows: UserCells, shift: float) -> UserCells:
     """The sums for outcomes that are larger by ``shift``."""
     if shift == 0:
         return rows
-    values = MOMENTS.recentred(np.stack([rows[name] for name in MOMENTS.names]), shift)
-    return {**rows, **dict(zip(MOMENTS.names, values, strict=True))}
+    moved = dict(rows)
+    for moments in (MOMENTS, HIGHER_MOMENTS) if has_higher(rows) else (MOMENTS,):
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = moments.recentred(np.stack([rows[name] for name in moments.names]), shift)
+        moved |= dict(zip(moments.names, values, strict=True))
+    return moved
+
+
+def has_higher(rows: Container[str]) -> bool:
+    """Whether lines have sums of third and fourth powers; those of 0.1.0 do not."""
+    return HIGHER_MOMENTS.names[0] in rows
 
 
 def tally_user_cells(rows: UserCells, zero: Tally, users: Users) -> Tally:
@@ -83,16 +99,18 @@ def tally_user_cells(rows: UserCells, zero: Tally, users: Users) -> Tally:
     group_tallies = []
     for group in range(len(zero.groups)):
         mine = rows["part"] == group
-        group_tallies.append(_tally_group({name: column[mine] for name, column in rows.items()}, hashes[mine], n_cells))
+        own = {name: column[mine] for name, column in rows.items()}
+        group_tallies.append(_tally_group(own, hashes[mine], n_cells, zero.block_names))
     labelled = rows["n"] > 0
     cross, n_spanning = _cross({name: column[labelled] for name, column in rows.items()}, n_cells)
-    return replace(
+    tally = replace(
         zero,
         group_tallies=tuple(group_tallies),
         cross_blocks={"pairs": cross},
         n_spanning=n_spanning,
         sketch=np.unique(hashes[labelled])[:SKETCH],
     )
+    return drop_overflow(tally)
 
 
 def _segments(rows: Mapping[str, Array], owner: Ints) -> Segments:
@@ -102,10 +120,10 @@ def _segments(rows: Mapping[str, Array], owner: Ints) -> Segments:
     return Segments(rows["cell"].astype(np.uint16), starts, lengths, n, weight=rows["w"], outcome=rows["y"])
 
 
-def _tally_group(rows: UserCells, hashes: Ints, n_cells: int) -> GroupTally:
+def _tally_group(rows: UserCells, hashes: Ints, n_cells: int, blocks: Iterable[str]) -> GroupTally:
     """The sums of one group."""
     if len(rows["key"]) == 0:
-        return GroupTally.empty(n_cells)
+        return GroupTally.empty(n_cells, blocks)
     everyone = _segments(rows, rows["key"])
     known = rows["n"] > 0
     inverse_all = np.repeat(1 / np.add.reduceat(rows["a"], everyone.starts), everyone.lengths)
@@ -130,7 +148,15 @@ def _tally_group(rows: UserCells, hashes: Ints, n_cells: int) -> GroupTally:
         {name: values.reshape(2, FOLDS, n_cells) for name, values in in_folds.items()},
         vectors,
         pairs,
+        _higher(labelled, cell, n_cells, inverse) if "higher" in blocks else None,
     )
+
+
+def _higher(rows: UserCells, cell: Ints, n_cells: int, inverse: Floats) -> dict[str, Floats]:
+    sums: dict[str, Floats] = {}
+    for name, vector in HIGHER_OF.items():
+        sums |= _by_cell({vector: rows[name]}, cell, n_cells, inverse ** HIGHER.factors[vector][0].w)
+    return sums
 
 
 def _by_cell(columns: Mapping[str, Floats], cell: Ints, n_cells: int, per_user: Floats) -> dict[str, Floats]:

@@ -12,7 +12,7 @@ import numpy as np
 from evenscore.tables import label_text
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.pairs import PairMatrices
-from evenscore.tallies.tally_state import CellSums, FoldSums, Tally
+from evenscore.tallies.tally_state import CellSums, FoldSums, HigherSums, Tally
 from evenscore.types import Floats, Ints
 
 REST = "the rest"
@@ -25,7 +25,8 @@ class GroupView:
     """A group, or several together, on n_cells cells of the lattice under one weighting.
 
     label: None for everybody. members: positions of its groups in the tally. cells: (n_cells,), numbers on the lattice. sums: on
-    these cells; score: their mean scores, the middle of a cell without rows. pairs_at: makes the pair matrices of its users for
+    these cells; score: their mean scores, the middle of a cell without rows. higher: sums of third and fourth powers on these
+    cells, None where they were not kept, by fold among others. pairs_at: makes the pair matrices of its users for
     some cells, when they are first needed, or None without some users, as pairs are not kept by fold.
     """
 
@@ -39,6 +40,7 @@ class GroupView:
     cells: Ints
     sums: CellSums
     score: Floats
+    higher: HigherSums | None
     pairs_at: Callable[[Ints], PairMatrices | None]
 
     @classmethod
@@ -112,13 +114,14 @@ class GroupView:
         """On some of its cells only."""
         index = np.searchsorted(self.cells, cells)
         sums = CellSums(**{name: getattr(self.sums, name)[index] for name in CellSums.__slots__})
-        return replace(self, cells=cells, sums=sums, score=self.score[index])
+        return replace(self, cells=cells, sums=sums, score=self.score[index], higher=_each(self.higher, lambda own: own[index]))
 
     def only(self, cells: Ints) -> GroupView:
         """The people of some cells only; the others stay where they are, with nobody in them."""
         inside = np.isin(self.cells, cells)
         counted = {name: np.where(inside, getattr(self.sums, name), 0.0) for name in (*SUMMED, "tilt")}
-        return replace(self, sums=replace(self.sums, **counted))
+        higher = _each(self.higher, lambda own: np.where(inside, own, 0.0))
+        return replace(self, sums=replace(self.sums, **counted), higher=higher)
 
     def less(self, own: GroupView) -> GroupView:
         """The rest: its people without those of one of its groups, on the same cells."""
@@ -133,13 +136,14 @@ class GroupView:
             return pairs if shared is None else pairs - shared - shared.transposed()
 
         rest = _view(self.tally, self.weighting, REST, members, sums, pairs_at)
-        return rest
+        higher = None if self.higher is None else _each(rest.higher, lambda own: np.where(gone, 0.0, own))
+        return replace(rest, higher=higher)
 
     def without_folds(self) -> list[GroupView]:
         """Without each user fold; inside a cell, and about pairs of cells, nothing is known then."""
         flat = np.zeros_like(self.sums.W)
         left = zip(*self.fold_rests(), strict=True)
-        return [replace(self, sums=replace(self.sums, W=w, Y=y, tilt=flat), pairs_at=no_pairs) for w, y in left]
+        return [replace(self, sums=replace(self.sums, W=w, Y=y, tilt=flat), higher=None, pairs_at=no_pairs) for w, y in left]
 
     def fold_rests(self) -> tuple[Floats, Floats]:
         """Weight and outcome without each user fold, (n_folds, n_cells)."""
@@ -198,8 +202,21 @@ def _view(
         cells=np.arange(tally.lattice.n_cells),
         sums=sums,
         score=_mean_scores(tally.lattice, sums),
+        higher=_higher_sums(tally, members, weighting),
         pairs_at=pairs_at or partial(_pairs_between, tally, members, members, weighting),
     )
+
+
+def _higher_sums(tally: Tally, members: Sequence[int], weighting: str) -> HigherSums | None:
+    every = [tally.higher(tally.groups[index], weighting) for index in members]
+    known = [sums for sums in every if sums is not None]
+    if not known or len(known) < len(every):
+        return None
+    return HigherSums(**{name: np.sum([getattr(own, name) for own in known], axis=0) for name in HigherSums.__slots__})
+
+
+def _each(higher: HigherSums | None, change: Callable[[Floats], Floats]) -> HigherSums | None:
+    return None if higher is None else HigherSums(**{name: change(getattr(higher, name)) for name in HigherSums.__slots__})
 
 
 def no_pairs(_cells: Ints) -> None:

@@ -1,0 +1,108 @@
+"""How far chance may take an estimate: its variance, its skewness, and how its own standard error follows it.
+
+A mean of rare or skewed outcomes is not normal, and a standard error that is estimated from the same few events is small just when
+the mean is low. Both are known to first order: with u = (estimate - truth) / se of skewness gamma, and an estimated variance that
+is expected to be se^2 (1 + C u), the studentised value is t = u / sqrt(1 + C u). Its expansion is Hall's (1992, section 2.4),
+P(t <= x) = Phi(x) - phi(x) [-C / 2 + (gamma - 3 C) (x^2 - 1) / 6].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from evenscore.estimation.inference import welch_t, welch_z
+from evenscore.types import Floats, Mask
+
+LEAST = 0.04  # of a variance: the expansion does not reach further, where a standard error would be five times too small
+STRAIGHT = 1e-6  # a skewness below this changes nothing that could be told apart
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """The distribution of n estimates around what they estimate, (n,) each.
+
+    variance; third: the third cumulant; pull: the covariance with the estimated variance, 0 where the variance is known from
+    elsewhere; noise: the variance of the estimated variance that the estimate itself does not explain.
+    """
+
+    variance: Floats
+    third: Floats
+    pull: Floats
+    noise: Floats
+
+    @classmethod
+    def normal(cls, variance: Floats, df: Floats) -> Law:
+        """No skewness: Student's t with df degrees of freedom."""
+        flat = np.zeros_like(variance)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return cls(variance, flat, flat, np.where(np.isinf(df), 0.0, 2 * variance**2 / df))
+
+    @property
+    def se(self) -> Floats:
+        """Standard errors."""
+        return np.sqrt(np.maximum(self.variance, 0))
+
+    @property
+    def df(self) -> Floats:
+        """Satterthwaite's degrees of freedom of the variance, given the estimate."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(self.noise > 0, 2 * self.variance**2 / self.noise, np.inf)
+
+    @property
+    def skewness(self) -> Floats:
+        """gamma, the third standardised cumulant; 0 where nothing varies."""
+        return self._standardised(self.third)
+
+    @property
+    def pulled(self) -> Floats:
+        """C, how the estimated variance follows the estimate."""
+        return self._standardised(self.pull)
+
+    def _standardised(self, cumulant: Floats) -> Floats:
+        size = self.se**3
+        return np.divide(cumulant, size, out=np.zeros_like(size), where=size > 0)
+
+    def at(self, keep: Mask) -> Law:
+        """Only these."""
+        return Law(*(getattr(self, field.name)[keep] for field in fields(self)))
+
+    def minus(self, other: Law, shared: Floats | float = 0.0) -> Law:
+        """The law of a difference; shared: the covariance of the two."""
+        variance = np.maximum(self.variance + other.variance - 2 * shared, 0)
+        return Law(variance, self.third - other.third, self.pull - other.pull, self.noise + other.noise)
+
+    def z(self, deviations: Floats) -> Floats:
+        """Deviations as normal quantiles with the same tail probability."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = deviations / self.se
+        return welch_z(unskew(follow(t, self.pulled), self.skewness), self.df)
+
+    def deviations(self, z: Floats) -> Floats:
+        """The inverse of ``z``: which deviations have these normal quantiles."""
+        z = np.asarray(z)
+        u = skew(np.copysign(welch_t(np.abs(z), self.df), z), self.skewness)
+        return u / np.sqrt(np.maximum(1 + self.pulled * u, LEAST)) * self.se
+
+
+def follow(t: Floats, pulled: Floats) -> Floats:
+    """u from t = u / sqrt(1 + C u): what the value would be in units of its true standard error."""
+    half = t * pulled / 2
+    return np.where(np.isfinite(t), t * (half + np.sqrt(half**2 + 1)), t)
+
+
+def unskew(u: Floats, skewness: Floats) -> Floats:
+    """The normal quantile of a standardised gamma variable u with this skewness (Wilson and Hilferty 1931)."""
+    bent = np.abs(skewness) > STRAIGHT
+    gamma = np.where(bent, skewness, 1.0)
+    root = np.cbrt(np.maximum(1 + gamma * u / 2, 0))
+    return np.where(bent & np.isfinite(u), 6 / gamma * (root - 1) + gamma / 6, u)
+
+
+def skew(z: Floats, skewness: Floats) -> Floats:
+    """The inverse of ``unskew``."""
+    bent = np.abs(skewness) > STRAIGHT
+    gamma = np.where(bent, skewness, 1.0)
+    root = np.maximum(gamma / 6 * (z - gamma / 6) + 1, 0)
+    return np.where(bent, 2 / gamma * (root**3 - 1), z)

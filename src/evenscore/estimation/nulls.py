@@ -1,0 +1,162 @@
+"""Two sides with one curve: how far chance alone would take linear estimates of either, and their difference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from evenscore.estimation.comparison import Comparison
+from evenscore.estimation.inference import correlation
+from evenscore.estimation.laws import Law
+from evenscore.estimation.smoothing import Smoothing
+from evenscore.estimation.spreads import (
+    BORROWED_EVENTS,
+    Around,
+    Dependence,
+    Scatter,
+    SideLaw,
+    alike_pairs,
+    common_correlation,
+    effective_users,
+    number_law,
+    pooled_shape,
+    rate_law,
+    rate_spread,
+)
+from evenscore.types import Floats
+
+BORROWED_DF = 10.0  # degrees of freedom's worth of variance, where outcomes are not 0/1
+
+
+@dataclass(frozen=True, slots=True)
+class Dispersion:
+    """How n differences of two sides spread under a null: their law, covariance (n, n), and each side's law and effective users.
+
+    together: the correlation of the two sides, of users that both have, (n,).
+    """
+
+    law: Law
+    covariance: Floats
+    together: Floats
+    side_a: SideLaw
+    side_b: SideLaw
+    effective_a: Floats
+    effective_b: Floats
+
+    @property
+    def corr(self) -> Floats:
+        """How the differences go together, (n, n)."""
+        return correlation(self.covariance)
+
+
+@dataclass(frozen=True, slots=True)
+class Null:
+    """The pair's pooled curve, as if there were no gap.
+
+    fit: (n_cells,); a, b: the sides around it; shared, shared_alike: residual pairs of users that both have, and what they would be
+    if all rows of a user deviated alike; matrix: makes the fit as a matrix on the summed outcomes, (n_cells, n_cells), which only
+    residual processes need.
+    """
+
+    fit: Floats
+    a: Around
+    b: Around
+    shared: Floats | None
+    shared_alike: Floats | None
+    matrix: Callable[[], Floats]
+
+    @classmethod
+    def of(cls, comparison: Comparison, smoothing: Smoothing) -> Null:
+        """Fit it."""
+        fit = comparison.pooled_fit(smoothing)
+        a, b = (Around.of(side, fit) for side in comparison.sides)
+        shared, alike = None, None
+        if comparison.cross is not None:
+            shared = comparison.cross.residual(fit, fit)
+            alike = None if a.known is None else alike_pairs(comparison.cross, rate_spread(fit))
+        return cls(fit, a, b, shared, alike, cache(lambda: comparison.pooled_matrix(smoothing)))
+
+    def spread(self, matrix_a: Floats, matrix_b: Floats, raw_a: Floats | None = None, raw_b: Floats | None = None) -> Dispersion:
+        """The joint spread of the differences matrix_a @ Y_a - matrix_b @ Y_b.
+
+        raw_a, raw_b: (n, n_cells), which users the values rest on, when the matrices take a pooled curve away as well.
+        """
+        effective_a = effective_users(self.a.view, matrix_a if raw_a is None else raw_a)
+        effective_b = effective_users(self.b.view, matrix_b if raw_b is None else raw_b)
+        make = _of_numbers if self.a.known is None else _of_rates
+        return make(self, matrix_a, effective_a, matrix_b, effective_b)
+
+
+def _of_rates(null: Null, matrix_a: Floats, effective_a: Floats, matrix_b: Floats, effective_b: Floats) -> Dispersion:
+    """0/1 outcomes: the pooled rate's variance, times what users add by what both sides show together and each by itself."""
+    depend_a, depend_b = Dependence.of(null.a, matrix_a, effective_a), Dependence.of(null.b, matrix_b, effective_b)
+    common = common_correlation(depend_a, depend_b)
+    side_a, own_a = rate_law(null.a, matrix_a, depend_a, common, BORROWED_EVENTS)
+    side_b, own_b = rate_law(null.b, matrix_b, depend_b, common, BORROWED_EVENTS)
+    # How estimates go together: as the residuals do, and as rows of a user that are equally correlated would, by how many events
+    # there are to tell. Either is a covariance, so their mixture is one.
+    share, rho = float(min(np.median(own_a), np.median(own_b))), float(np.median(common))
+    block_a = _mixed(null.a, matrix_a, share, rho)
+    block_b = _mixed(null.b, matrix_b, share, rho)
+    cross = None
+    if null.shared is not None and null.shared_alike is not None:
+        cross = matrix_a @ (share * null.shared + (1 - share) * rho * null.shared_alike) @ matrix_b.T
+    return _dispersion(side_a, block_a, effective_a, side_b, block_b, effective_b, cross)
+
+
+def _mixed(around: Around, matrix: Floats, share: float, rho: float) -> Floats:
+    assert around.known is not None and around.alike is not None
+    cells = share * around.residual + (1 - share) * rho * around.alike
+    cells[np.diag_indices(len(cells))] += (1 - share) * (1 - rho) * around.known
+    return np.asarray(matrix @ cells @ matrix.T)
+
+
+def _of_numbers(null: Null, matrix_a: Floats, effective_a: Floats, matrix_b: Floats, effective_b: Floats) -> Dispersion:
+    """Other outcomes: each side's variance per user, moved towards that of both together by how little it can tell."""
+    a, b = Scatter.of(null.a, matrix_a, effective_a), Scatter.of(null.b, matrix_b, effective_b)
+    skewness, kurtosis = pooled_shape(a, b)
+    df_a, df_b = 2 / a.uncertainty(kurtosis), 2 / b.uncertainty(kurtosis)
+    own_a, own_b = df_a / (df_a + BORROWED_DF), df_b / (df_b + BORROWED_DF)
+    user_a, user_b = a.variance * effective_a, b.variance * effective_b
+    common = (df_a * user_a + df_b * user_b) / (df_a + df_b)
+    new_a, new_b = (
+        np.divide(own * user + (1 - own) * common, effective, out=np.zeros_like(common), where=effective > 0)
+        for own, user, effective in ((own_a, user_a, effective_a), (own_b, user_b, effective_b))
+    )
+    own_a, own_b = np.where(new_a < a.variance, 1.0, own_a), np.where(new_b < b.variance, 1.0, own_b)
+    new_a, new_b = np.maximum(new_a, a.variance), np.maximum(new_b, b.variance)
+    side_a, side_b = number_law(a, new_a, own_a, skewness, kurtosis), number_law(b, new_b, own_b, skewness, kurtosis)
+    block_a, block_b = matrix_a @ null.a.residual @ matrix_a.T, matrix_b @ null.b.residual @ matrix_b.T
+    cross = None if null.shared is None else matrix_a @ null.shared @ matrix_b.T
+    return _dispersion(side_a, block_a, effective_a, side_b, block_b, effective_b, cross)
+
+
+def _dispersion(
+    side_a: SideLaw,
+    block_a: Floats,
+    effective_a: Floats,
+    side_b: SideLaw,
+    block_b: Floats,
+    effective_b: Floats,
+    cross: Floats | None,
+) -> Dispersion:
+    """Covariances taken to the variances of the laws."""
+    up_a, up_b = (_rescaling(side.law, block) for side, block in ((side_a, block_a), (side_b, block_b)))
+    covariance = block_a * np.outer(up_a, up_a) + block_b * np.outer(up_b, up_b)
+    together = np.zeros(len(covariance))
+    if cross is not None:
+        cross = cross * np.outer(up_a, up_b)
+        covariance = covariance - cross - cross.T
+        size = side_a.law.se * side_b.law.se
+        together = np.clip(np.divide(np.diag(cross), size, out=together, where=size > 0), -1, 1)
+    law = side_a.law.minus(side_b.law, together * side_a.law.se * side_b.law.se)
+    return Dispersion(law, covariance, together, side_a, side_b, effective_a, effective_b)
+
+
+def _rescaling(law: Law, block: Floats) -> Floats:
+    """What takes the standard errors of a covariance to those of a law."""
+    variance = np.diag(block)
+    return np.sqrt(np.divide(law.variance, variance, out=np.ones_like(variance), where=variance > 0))
