@@ -34,7 +34,7 @@ LAYERS = (
         "marginal",
     ),
     *("simulation", "planning", "calibration", "thresholds", "multiobjective", "miscalibration", "impact", "reproduction"),
-    *("auditing", "report", "sklearn", "testing", "commands", "cli", "__main__"),
+    *("false_alarms", "auditing", "report", "sklearn", "testing", "commands", "cli", "__main__"),
 )
 
 # What may be imported downwards, but only inside a function: a result draws itself.

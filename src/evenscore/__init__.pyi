@@ -20,6 +20,8 @@ from evenscore.errors import MergeError as MergeError
 from evenscore.errors import OptionError as OptionError
 from evenscore.estimation.fitted_curves import Curves as Curves
 from evenscore.estimation.fitted_curves import curves as curves
+from evenscore.false_alarms import placebo as placebo
+from evenscore.false_alarms.placebo_result import Placebo as Placebo
 from evenscore.impact import classification_impact as classification_impact
 from evenscore.impact.impact_result import Impact as Impact
 from evenscore.impact.ranking import rank_impact as rank_impact

@@ -58,7 +58,7 @@ USUAL = {
     "init": [],
 }
 # Work that is meant to be long; evenscore reproduce is, too.
-LONG = {("simulate", "--users")}
+LONG = {("simulate", "--users"), ("audit", "--placebo")}
 
 
 def options():

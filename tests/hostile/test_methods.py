@@ -41,6 +41,7 @@ RESULTS = (
     es.audit_objectives(ROWS, **PAIRS, method="bonferroni"),
     es.sweep_weights(ROWS, **PAIRS, method="bonferroni"),
     es.simulate(20),
+    es.placebo(ROWS, **NAMES, method="bonferroni", runs=3),
     es.study(es.simulate(20), ["bonferroni"], runs=2),
     es.Gate(),
 )

@@ -27,6 +27,7 @@ CALLS = {
     es.verify: ((CALIBRATOR, TALLY), {"unseen": True, "method": "bonferroni"}),
     es.tally: ((ROWS,), dict(NAMES)),
     es.audit: ((ROWS,), dict(NAMES) | {"method": "bonferroni", "repair": False}),
+    es.placebo: ((ROWS,), dict(NAMES) | {"method": "bonferroni", "runs": 1}),
     es.compare_audits: ((AUDIT, AUDIT), {}),
     es.Lattice: ((0.0, 1.0), {}),
     es.simulate: ((20,), {}),

@@ -17,6 +17,7 @@ from evenscore.data.spec import TallySpec
 from evenscore.data.splits import Split
 from evenscore.engines import tally_by_spec
 from evenscore.engines.data_or_tally import UNSAID, given_tally, is_saved_tally, require_columns
+from evenscore.engines.row_reading import require_rows
 from evenscore.errors import (
     DataError,
     EvenscoreError,
@@ -27,30 +28,29 @@ from evenscore.errors import (
     require_flag,
     require_gap,
     require_option,
-    require_sequence,
     require_text,
     shortened,
 )
 from evenscore.estimation.fitted_curves import curves
 from evenscore.estimation.verdict import DISPARITY, combine
+from evenscore.false_alarms import TESTS, Deciding, Design, choose_tests, repeat_tests
+from evenscore.false_alarms.placebo_result import Placebo
 from evenscore.impact import classification_impact
 from evenscore.marginal import marginal_test
 from evenscore.miscalibration import calibration_error
 from evenscore.ordering import ordering_test
 from evenscore.parity import parity_test
-from evenscore.tables import label_text
+from evenscore.tables import label_text, values_of
 from evenscore.tallies.lattice import MAX_CELLS, Lattice
 from evenscore.tallies.tally_state import Tally
 from evenscore.threads import in_one_thread
 from evenscore.thresholds import fair_thresholds
 from evenscore.types import Say
 
-TESTS = ("parity", "ordering", "marginal")
-
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """How to test; the same for every subject. alpha: the level of each deciding test."""
+    """How to test; the same for every subject. alpha: the level of each deciding test. placebo: None when not asked for."""
 
     alpha: float
     tolerance: float | None
@@ -63,6 +63,7 @@ class _Options:
     decide: tuple[str, ...]
     repair: bool
     seed: int
+    placebo: Design | None
 
 
 @in_one_thread
@@ -93,6 +94,8 @@ def audit(
     weighting: str = "user",
     alpha: float = 0.05,
     repair: bool = True,
+    placebo: int | None = None,
+    workers: int = 1,
     title: str = "Audit of predictive parity",
     seed: int = 0,
     say: Say | None = None,
@@ -124,6 +127,9 @@ def audit(
         The chance of any false alarm in the whole audit: it is divided by the number of scores, attributes and deciding tests.
     repair
         Whether to look for a repair when a disparity is shown.
+    placebo, workers
+        So many times groups are dealt out anew, to count the false alarms of the deciding tests on this data, as ``es.placebo``
+        does; in so many processes. It needs rows, sets a tolerance aside, and does not change the verdict.
     say
         Called with words of progress now and then.
     method, compare, reference, weighting, seed
@@ -151,7 +157,10 @@ def audit(
     require_text("title", title)
     rule = gate if isinstance(gate, Gate) else Gate(gate, require_power)
     rule.check(tolerance)
-    deciding = _deciding(decide, threshold)
+    design = Design.of_audit(placebo, seed, workers)
+    if design is not None:
+        require_rows(data, "placebo=")
+    deciding = choose_tests("decide", decide, threshold)
     columns = {"outcome": outcome, "weight": weight, "count": count} | ({} if user is UNSAID else {"user": user})
     cuts = () if threshold is None else (threshold,)
     settings = {"lattice": lattice, "cuts": cuts, "cells": cells, "scale": scale, "nulls": nulls, "split": split}
@@ -171,21 +180,11 @@ def audit(
         decide=deciding,
         repair=repair,
         seed=seed,
+        placebo=design,
     )
     found = [_audit_one(subject, options, say) for subject in subjects]
     configuration = {name: _plain(value) for name, value in given.items()}
     return Audit(tuple(found), alpha, tolerance, rule, record(_sources(data, say), seed, configuration), title)
-
-
-def _deciding(decide: str | Iterable[str], threshold: float | None) -> tuple[str, ...]:
-    names = (decide,) if isinstance(decide, str) else tuple(dict.fromkeys(require_sequence("decide", decide)))
-    if not names:
-        raise OptionError(f"decide=() leaves no test to decide; choose among {', '.join(map(repr, TESTS))}")
-    for name in names:
-        require_option("decide", name, TESTS)
-    if "marginal" in names and threshold is None:
-        raise OptionError("decide='marginal' needs threshold=, the score at which decisions are made")
-    return names
 
 
 # What is audited
@@ -271,6 +270,8 @@ def _audit_one(request: _Request, options: _Options, say: Say | None) -> Subject
         found = _tested(tally, options) | _explained(tally, options)
         if options.repair and combine(found[name].verdict for name in options.decide) == DISPARITY:
             found |= _repaired(request, tally, options, say, found["unavailable"])
+        if options.placebo is not None:
+            found["placebo"] = _false_alarms(request, tally, options, options.placebo, notes, say)
     for warning in caught:
         if issubclass(warning.category, EvenscoreWarning):
             notes.append(str(warning.message))
@@ -377,6 +378,20 @@ def _repaired(
     except EvenscoreError as error:
         unavailable["repair"] = str(error)
         return {}
+
+
+def _false_alarms(request: _Request, tally: Tally, options: _Options, design: Design, notes: list[str], say: Say | None) -> Placebo:
+    """The deciding tests on groups dealt out anew, on the same cells."""
+
+    def progress(done: int, total: int) -> None:
+        if say is not None:
+            say(f"placebo run {done:,} of {total:,}")
+
+    assert request.spec is not None
+    names = ("alpha", "threshold", "positive", "method", "compare", "weighting")
+    deciding = Deciding(options.decide, reference=_reference(tally, options.reference), **values_of(options, names))
+    spec = replace(request.spec, lattice=tally.lattice, cuts=())
+    return repeat_tests(request.data, spec, deciding, design, call="placebo=", progress=progress, say=notes.append)
 
 
 __all__ = ["TESTS", "Audit", "audit"]

@@ -16,6 +16,7 @@ from evenscore.calibration import fingerprint
 from evenscore.errors import EvenscoreError, OptionError, shortened
 from evenscore.estimation.fitted_curves import Curves
 from evenscore.estimation.verdict import combine, join_reasons, largest
+from evenscore.false_alarms.placebo_result import Placebo
 from evenscore.impact.impact_result import Impact
 from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.miscalibration.error_result import CalibrationError
@@ -43,7 +44,8 @@ class Subject:
     """One score and one attribute (or intersection of attributes), with all that was found about it.
 
     decides: the names of the tests that make the verdict. alpha: the level of each of them. marginal, thresholds, impact: only with
-    a threshold; repair: only after a disparity. unavailable: steps that could not be done, with the reason.
+    a threshold; repair: only after a disparity; placebo: only when asked for. unavailable: steps that could not be done, with the
+    reason.
     """
 
     score: str
@@ -59,6 +61,7 @@ class Subject:
     thresholds: Thresholds | None = None
     impact: Impact | None = None
     repair: Repair | None = None
+    placebo: Placebo | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
     threshold: float | None = None
     positive: str = "above"
@@ -122,7 +125,7 @@ class Subject:
             "curves": self.curves.to_dict(),
         }
         document |= values_of(self, ("threshold", "positive"))
-        steps = {"calibration_error": self.calibration} | values_of(self, ("thresholds", "impact", "repair"))
+        steps = {"calibration_error": self.calibration} | values_of(self, ("thresholds", "impact", "repair", "placebo"))
         document |= {name: None if step is None else step.to_dict() for name, step in steps.items()}
         return json_ready(document | {"unavailable": dict(self.unavailable), "notes": self.notes})
 

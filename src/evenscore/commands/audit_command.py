@@ -57,6 +57,8 @@ METHODS = ("auto", "sup", "multiscale", "l2", "cumulative", "combined", "bonferr
 @click.option("--reference", metavar="GROUP", help="Compare each group with this one only.")
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="The chance of any false alarm.")
 @click.option("--repair/--no-repair", default=True, help="Whether to look for a repair when a disparity is shown.")
+@click.option("--placebo", type=int, metavar="RUNS", help="Deal groups out anew so often, and count false alarms; 200 is usual.")
+@click.option("--workers", type=int, default=1, show_default=True, help="Processes for --placebo.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the draws behind p-values and bands.")
 @click.option("--title", default="Audit of predictive parity", metavar="TEXT", help="The title of the report.")
 @click.option("--report", metavar="PATH", help="Write the report, one HTML page.")

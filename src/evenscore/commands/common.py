@@ -201,7 +201,7 @@ def note_warnings(notes: list[str]) -> Iterator[None]:
 def use_option_names(message: str) -> str:
     """Advice such as nulls='drop' in the words of the command line."""
     message = re.sub(
-        r"(?<![\w'\"])(nulls|scale|cells|alpha|tolerance|weighting|method|gate|reference|decide|threshold|positive)='?([\w.+-]+)'?",
+        r"(?<![\w'\"])(nulls|scale|cells|alpha|tolerance|weighting|method|gate|reference|decide|threshold|positive|placebo|workers)='?([\w.+-]+)'?",
         r"--\1 \2",
         message,
     )
@@ -209,4 +209,4 @@ def use_option_names(message: str) -> str:
     message = re.sub(r"\boverwrite=True\b", "--overwrite", message)
     message = re.sub(r"es\.tally\(\.\.\., cuts=\[([^\]]*)\]\)", r"evenscore tally ... --cut \1", message)
     message = re.sub(r"(?<![\w'\"])split='([^']*)'", r"--split \1", message)
-    return re.sub(r"(?<![\w'\"])(weight|count|tolerance|threshold)=(?!\w)", r"--\1", message)
+    return re.sub(r"(?<![\w'\"])(weight|count|tolerance|threshold|placebo)=(?!\w)", r"--\1", message)

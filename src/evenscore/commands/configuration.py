@@ -31,7 +31,7 @@ KEYS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("positive", "method", "weighting", "reference"), TEXT),
         "decide": TEXTS,
         "repair": FLAG,
-        "seed": WHOLE,
+        **dict.fromkeys(("seed", "placebo"), WHOLE),
     },
     "gate": {"rule": TEXT, "require_power": NUMBER},
     "output": dict.fromkeys(("title", *OUTPUTS), TEXT),
@@ -59,6 +59,7 @@ TEMPLATE = """\
 # alpha = 0.05                # the chance of any false alarm
 # weighting = "user"          # or "row"
 # decide = ["parity"]         # the tests that make the verdict
+# placebo = 200               # deal groups out anew so often, and say how often that gave a false alarm
 
 [gate]
 rule = "difference"           # fail on a disparity; "equivalence" passes only when parity is shown within the tolerance

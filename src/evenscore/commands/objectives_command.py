@@ -35,7 +35,7 @@ blend_options = join_options(
 OF_PAIRS = ("blend", "calibrator", "sweep")
 OF_ONE = (
     *("attributes", "threshold", "positive", "gate", "require_power", "decide", "weighting", "reference", "repair", "seed"),
-    *("title", "report", "junit", "summary"),
+    *("placebo", "workers", "title", "report", "junit", "summary"),
 )
 
 

@@ -131,7 +131,7 @@ def _only_counted(observations: Observations) -> Observations:
     counted = np.logical_and.reduce([size > 0 for size in sizes])
     if not counted.any():
         raise nobody_counts(observations.n_rows)
-    kept = _keep_rows(observations, counted)
+    kept = take_rows(observations, counted)
     return replace(kept, users=independent_users(kept.n_rows)) if kept.users.independent else kept
 
 
@@ -161,12 +161,13 @@ def keep_split(observations: Observations, split: Split | None) -> Observations:
     kept = rows_in_split(split, observations.users)
     if not kept.any():
         raise empty_split(split, observations.n_rows)
-    return _keep_rows(observations, kept)
+    return take_rows(observations, kept)
 
 
-def _keep_rows(observations: Observations, kept: Mask) -> Observations:
+def take_rows(observations: Observations, rows: Mask) -> Observations:
+    """The observations of these rows only."""
     users = observations.users
-    return replace(_take_rows(observations, kept), users=replace(users, codes=users.codes[kept]))
+    return replace(_take_rows(observations, rows), users=replace(users, codes=users.codes[rows]))
 
 
 def _take_rows(observations: Observations, rows: Mask | Ints) -> Observations:

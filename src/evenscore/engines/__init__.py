@@ -122,7 +122,7 @@ def tally_by_spec(
     say: Say | None = None,
 ) -> Tally:
     """The tally of the data by its engine; ``say`` is told what was assumed about files."""
-    data = _unwrap(data)
+    data = unwrap(data)
     count_data, settings = _find_engine("tally", data, memory_limit=memory_limit, progress=progress, way=way, say=say)
     counted: Tally = count_data(data, spec, **settings)
     return counted
@@ -139,7 +139,7 @@ def explain(
     from evenscore.engines.plans import UNSURVEYED, TallyPlan
 
     spec = TallySpec(**columns)
-    data = _unwrap(data)
+    data = unwrap(data)
     kind = engine_of(data)
     if kind in UNSURVEYED:
         return TallyPlan(kind, UNSURVEYED[kind])
@@ -178,7 +178,7 @@ def _library(kind: type) -> str | None:
     return "duckdb" if kind.__name__ == "DuckDBPyRelation" else None
 
 
-def _unwrap(data: Any) -> Any:
+def unwrap(data: Any) -> Any:
     """What narwhals wraps, if it wraps something."""
     return data.to_native() if type(data).__module__.startswith("narwhals") else data
 

@@ -47,7 +47,7 @@ class DataColumns(TypedDict, total=False):
 
 def as_tally(data: Any, columns: DataColumns, *, call: str, threshold: Any = None) -> Tally:
     """The tally that is given (also as the path of a saved one), or the tally of the data; a threshold becomes a cell edge."""
-    _refuse_unknown(columns, call)
+    refuse_unknown(columns, call)
     tally = given_tally(data)
     if tally is not None:
         if columns:
@@ -87,7 +87,7 @@ def require_columns(columns: Mapping[str, Any], hint: str) -> None:
         )
 
 
-def _refuse_unknown(columns: Mapping[str, Any], call: str) -> None:
+def refuse_unknown(columns: Mapping[str, Any], call: str) -> None:
     """What Python itself would say, with the name that was probably meant."""
     unknown = next((name for name in columns if name not in DataColumns.__annotations__), None)
     if unknown is not None:

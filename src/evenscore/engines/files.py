@@ -38,8 +38,8 @@ def tally_files(
     limit = parse_memory_limit(memory_limit)
 
     def read(source: Source) -> dict[str, Any] | Tally:
-        if _is_small(source, limit):
-            return _fetch_columns(source)
+        if is_small(source, limit):
+            return fetch_columns(source)
         with _open_scan(source, spec, limit) as scan:
             return tally_scan(scan, progress)
 
@@ -52,7 +52,7 @@ def plan_files(data: Paths, spec: TallySpec, *, memory_limit: str | int = MEMORY
     limit = parse_memory_limit(memory_limit)
 
     def plan(source: Source) -> TallyPlan:
-        if _is_small(source, limit):
+        if is_small(source, limit):
             return TallyPlan("files", FETCHED)
         with _open_scan(source, spec, limit) as scan:
             return plan_scan(scan).describe("files")
@@ -81,7 +81,7 @@ def write_by_user(
 
 def read_files(data: Paths, roles: Mapping[str, Any], say: Say | None = None) -> dict[str, Any]:
     """The columns that roles name, as arrays; a role may name several."""
-    return use_files(data, roles, _fetch_columns, say)
+    return use_files(data, roles, fetch_columns, say)
 
 
 def open_files(data: Paths, roles: Mapping[str, Any] | None = None, say: Say | None = None) -> Source:
@@ -120,7 +120,7 @@ def _list_names(roles: Mapping[str, Any]) -> dict[str, list[str]]:
     return names
 
 
-def _fetch_columns(source: Source) -> dict[str, Any]:
+def fetch_columns(source: Source) -> dict[str, Any]:
     """The needed columns as arrays."""
     selected = source.selected
     columns = fetch_arrays(query(f"SELECT {', '.join(selected.values())} FROM {source.sql}"), source.types, selected, source.names)
@@ -129,7 +129,7 @@ def _fetch_columns(source: Source) -> dict[str, Any]:
     return columns
 
 
-def _is_small(source: Source, limit: int) -> bool:
+def is_small(source: Source, limit: int) -> bool:
     """Whether the columns of files can be held in memory as they are."""
     if file_kind(source.paths[0]) == "Parquet":
         with connect(memory_limit=limit) as connection:

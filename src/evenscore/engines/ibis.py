@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from evenscore.data.spec import TallySpec
@@ -17,15 +20,24 @@ NANOSECONDS = 9  # digits after the second
 
 def tally_ibis(data: Any, spec: TallySpec, *, memory_limit: str | int = MEMORY_LIMIT, progress: Progress | None = None) -> Tally:
     """The tally of an Ibis table, in bounded memory."""
+    with open_ibis(data, spec) as rows:
+        tally_rows = tally_files if isinstance(rows, Path) else tally_duckdb
+        return tally_rows(rows, spec, memory_limit=memory_limit, progress=progress)
+
+
+@contextmanager
+def open_ibis(data: Any, spec: TallySpec) -> Iterator[Any]:
+    """The needed columns of an Ibis table as a DuckDB relation, or as the path of a file that is removed in the end."""
     chosen = data.select(*_find_columns(data, spec))
     _refuse_nanoseconds(chosen, spec.user)
     backend = chosen._find_backend(use_default=True)
     if backend.name == "duckdb":
-        return tally_duckdb(_as_relation(chosen, backend), spec, memory_limit=memory_limit, progress=progress)
+        yield _as_relation(chosen, backend)
+        return
     with spill_folder() as folder:
         path = folder / "rows.parquet"
         chosen.to_parquet(path)
-        return tally_files(path, spec, memory_limit=memory_limit, progress=progress)
+        yield path
 
 
 def _find_columns(data: Any, spec: TallySpec) -> list[str]:

@@ -38,7 +38,7 @@ SPILLED = 0.5  # of the work is done when everything is spilled
 def tally_duckdb(data: Any, spec: TallySpec, *, memory_limit: str | int = MEMORY_LIMIT, progress: Progress | None = None) -> Tally:
     """The tally of a DuckDB relation; columns may also be given as arrays while it fits into memory."""
     limit = parse_memory_limit(memory_limit)
-    if _is_small(data, limit):
+    if is_small(data, limit):
         return tally_memory(fetch_relation(data, spec.roles), spec, progress=progress)
     with _open_scan(data, spec, limit) as scan:
         return retry_step(lambda _: tally_scan(scan, progress), _explain_relation)
@@ -47,7 +47,7 @@ def tally_duckdb(data: Any, spec: TallySpec, *, memory_limit: str | int = MEMORY
 def plan_duckdb(data: Any, spec: TallySpec, *, memory_limit: str | int = MEMORY_LIMIT) -> TallyPlan:
     """What would be done with a DuckDB relation."""
     limit = parse_memory_limit(memory_limit)
-    if _is_small(data, limit):
+    if is_small(data, limit):
         return TallyPlan("duckdb", FETCHED)
     with _open_scan(data, spec, limit) as scan:
         return retry_step(lambda _: plan_scan(scan).describe("duckdb"), _explain_relation)
@@ -76,7 +76,8 @@ def fits_memory(n_rows: int, limit: int) -> bool:
     return n_rows * FETCHED_BYTES <= limit
 
 
-def _is_small(relation: Any, limit: int) -> bool:
+def is_small(relation: Any, limit: int) -> bool:
+    """Whether the columns of a relation can be held in memory as they are."""
     rows = retry_step(lambda _: relation.aggregate("count(*)").fetchall(), _explain_relation)
     return fits_memory(int(rows[0][0]), limit)
 

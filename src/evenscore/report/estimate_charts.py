@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenscore.auditing.audit_comparison import AuditComparison
+from evenscore.false_alarms.placebo_result import Placebo
 from evenscore.impact.impact_result import CLASSIFICATION, Impact
 from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.miscalibration.error_result import CalibrationError
@@ -206,3 +207,23 @@ def study_panel(study: Study) -> Panel:
     label = f"{measure}, {study.runs:,} runs; lines: two Monte Carlo errors"
     panel = names_panel(label, [short(row["method"]) for row in rows], series)
     return replace(panel, rules=(Rule(aims[measure], upright=True),) if measure in aims else ())
+
+
+def placebo_panel(placebo: Placebo) -> Panel:
+    """The p-values of every test, sorted, against those that a test which keeps its level has at most."""
+    series = [Series("", 0, np.array([0.0, 1.0]), np.array([0.0, 1.0]), kind="diagonal")]
+    share = (np.arange(placebo.runs) + 1) / placebo.runs
+    for style, test in enumerate(placebo.tests):
+        known = np.sort(test.p_values[~np.isnan(test.p_values)])
+        series.append(Series(test.name, style, np.append(0.0, known), np.append(0.0, share[: len(known)])))
+    levels = {test.alpha for test in placebo.tests}
+    rules = tuple(Rule(level, f"level {level:.3g}", "mark", upright=True) for level in levels)
+    x, y = Axis("p-value", (0.0, 1.0)), Axis("share of runs with a smaller one", (0.0, 1.0))
+    return Panel(x, y, tuple(series), rules, legend="dotted: where a level just holds")
+
+
+def placebo_chart(placebo: Placebo, key: str) -> Chart:
+    """The false alarms in a report."""
+    caption = "Groups dealt out anew, so that no gap is real. A line above the dotted one means more false alarms than promised."
+    table = sheet(placebo.rows(), "False alarms of the deciding tests")
+    return Chart(key, "P-values on groups dealt out anew", caption, (placebo_panel(placebo),), table)

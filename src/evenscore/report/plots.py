@@ -17,6 +17,7 @@ from evenscore.errors import EvenscoreError, require_option
 from evenscore.estimation.fitted_curves import Curves
 from evenscore.estimation.smoothing import unsmoothed
 from evenscore.estimation.verdict import DISPARITY
+from evenscore.false_alarms.placebo_result import Placebo
 from evenscore.impact.impact_result import Impact
 from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.miscalibration.error_result import CalibrationError
@@ -201,6 +202,7 @@ PANELS: dict[type, Callable[..., Any]] = {
     MarginalTest: estimate_charts.marginal_panel,
     OrderingTest: estimate_charts.ordering_panel,
     ParityTest: gap_panel,
+    Placebo: estimate_charts.placebo_panel,
     Plan: estimate_charts.plan_panel,
     Study: estimate_charts.study_panel,
     Tally: tally_panel,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from evenscore.auditing.audit_result import Audit, Subject
 from evenscore.report import words
 from evenscore.report.document import Chapter, Document, Fact, Section
-from evenscore.report.estimate_charts import error_chart, impact_chart, marginal_chart, threshold_chart
+from evenscore.report.estimate_charts import error_chart, impact_chart, marginal_chart, placebo_chart, threshold_chart
 from evenscore.report.score_charts import curve_chart, gap_charts, outcome_chart, shown_curves
 from evenscore.report.sheets import Sheet, sheet, with_all_groups
 from evenscore.tables import label_text, number_text, p_text
@@ -69,7 +69,7 @@ def _facts(audit: Audit) -> tuple[Fact, ...]:
 
 def _chapter(subject: Subject, place: int, several: bool) -> Chapter:
     prefix = f"s{place}-" if several else ""
-    makers = (_parity, _pairs, _ordering, _calibration, _decision, _repair, _groups)
+    makers = (_parity, _pairs, _ordering, _calibration, _decision, _repair, _placebo, _groups)
     sections = [section for make in makers if (section := make(subject, prefix)) is not None]
     return Chapter(f"{prefix}subject", subject.name, subject.verdict, tuple(sections), _sentences(subject))
 
@@ -187,6 +187,19 @@ def _repair(subject: Subject, prefix: str) -> Section | None:
             sheet(with_all_groups(test.rows()), "Accuracy before and after"),
         ),
         notes=(_sentence(test.unseen), "The calibrator is in the JSON; es.calibrate on all users makes the one to deploy."),
+    )
+
+
+def _placebo(subject: Subject, prefix: str) -> Section | None:
+    placebo = subject.placebo
+    if placebo is None:
+        return None
+    return Section(
+        f"{prefix}placebo",
+        "False alarms on this data",
+        (_sentence(placebo.sentence),),
+        figures=(placebo_chart(placebo, f"{prefix}placebo"),),
+        notes=tuple(map(_sentence, placebo.remarks)),
     )
 
 

@@ -60,6 +60,7 @@ def subject_sentences(subject: Subject) -> list[Sentence]:
             ("thresholds", thresholds(subject)),
             ("impact", impact(subject)),
             ("repair", repair(subject)),
+            ("placebo", placebo(subject)),
         )
         if text
     ]
@@ -223,6 +224,11 @@ def repair(subject: Subject) -> str:
     return "" if subject.repair is None else f"suggested repair: {subject.repair.words}"
 
 
+def placebo(subject: Subject) -> str:
+    """How often the deciding tests gave a false alarm on groups dealt out anew."""
+    return "" if subject.placebo is None else subject.placebo.sentence
+
+
 def limits(audit: Audit) -> list[str]:
     """What the audit does not say."""
     texts = []
@@ -251,6 +257,8 @@ def _subject_limits(subject: Subject) -> list[str]:
         "repair": "repair",
     }
     texts = [f"{names[step]} is not given: {reason}" for step, reason in subject.unavailable.items()]
+    if subject.placebo is not None:
+        texts += subject.placebo.failures
     tally, test = subject.tally, subject.parity
     spans = [pair.interval for pair in test.pairs if pair.judged]
     if spans:

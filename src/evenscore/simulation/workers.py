@@ -58,7 +58,7 @@ class Workers:
                 yield future.result()
         except BrokenProcessPool as error:
             raise EvenscoreError(
-                "a worker process ended. A script calls es.study with workers > 1 under `if __name__ == '__main__':`, and methods "
+                "a worker process ended. A script asks for workers > 1 under `if __name__ == '__main__':`, and methods of a study "
                 "must be importable in a new process; workers=1 does without"
             ) from error
         finally:
