@@ -49,7 +49,7 @@ class ByUser:
             {
                 "what": MARK,
                 "version": 1,
-                "lattice": recipe.lattice.to_dict(),
+                "lattice": recipe.lattice.unread.to_dict(),
                 "edges": [edge.hex() for edge in recipe.lattice.edges.tolist()],
                 "labels": [pack_label(label) for label in recipe.labels],
                 "columns": msgspec.to_builtins(recipe.columns),

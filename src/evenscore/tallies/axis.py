@@ -53,12 +53,12 @@ class Quantiles:
     high: float
     at_ranks: Callable[[Ints], Floats]
 
-    def between(self, share: float) -> float:
-        """Interpolated between the two nearest scores, as ``np.quantile`` does."""
-        place = (self.n_rows - 1) * share
-        below = int(place)
-        pair = self.at_ranks(np.array([below, min(below + 1, self.n_rows - 1)]))
-        return float(np.quantile(pair, place - below))
+    def between(self, *shares: float) -> list[float]:
+        """Interpolated between the two nearest scores, as ``np.quantile`` does; all of them with one look at the scores."""
+        places = [(self.n_rows - 1) * share for share in shares]
+        ranks = [rank for place in places for rank in (int(place), min(int(place) + 1, self.n_rows - 1))]
+        pairs = self.at_ranks(np.array(ranks)).reshape(-1, 2)
+        return [float(np.quantile(pair, place - int(place))) for pair, place in zip(pairs, places, strict=True)]
 
     def at_or_above(self, shares: Floats) -> Floats:
         """The smallest scores with at least these shares of rows at or below them: ``method="inverted_cdf"``."""

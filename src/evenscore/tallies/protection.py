@@ -252,7 +252,7 @@ def score_limits(tally: Tally, min_users: int) -> tuple[float, float]:
         first = int(np.searchsorted(np.cumsum(weight), min_users))
         last = len(weight) - 1 - int(np.searchsorted(np.cumsum(weight[::-1]), min_users))
         return float(lattice.values[min(first, last)]), float(lattice.values[max(first, last)])
-    if lattice.scale == "rank" and len(lattice.edges) > 2:
+    if lattice.ends_at_data and len(lattice.edges) > 2:
         (low, second), (before, high) = lattice.edges[:2], lattice.edges[-2:]
         return max(lattice.low, float(2 * low - second)), min(lattice.high, float(2 * high - before))
     low, high = lattice.to_score(lattice.axis_edges[[0, -1]]) if lattice.scale != "rank" else (lattice.low, lattice.high)

@@ -159,6 +159,19 @@ class Tally(Table):
     left_out: Mapping[str, str] = field(default_factory=dict)
     rounded: bool = False
 
+    def __post_init__(self) -> None:
+        """On a lattice of scale "auto", sums and scale always fit: whoever makes a tally, or adds two, chooses anew."""
+        if self.lattice.auto:
+            object.__setattr__(self, "lattice", self._lattice_with_scale())
+
+    def _lattice_with_scale(self) -> Lattice:
+        from evenscore.tallies.scale_choice import with_scale
+
+        zeros = np.zeros(self.lattice.n_cells)
+        weight, score = (sum((group.vectors[name][0] for group in self.group_tallies), zeros) for name in ("W", "X"))
+        mean = np.divide(score, weight, out=np.full_like(zeros, np.nan), where=weight > 0)
+        return with_scale(self.lattice, weight, mean)
+
     @classmethod
     def zero(cls, lattice: Lattice) -> Tally:
         """The tally of no data: adding it changes nothing."""
@@ -293,7 +306,8 @@ class Tally(Table):
         return f"Tally of {sum(self.n_rows.values()):,} rows on {self.lattice!r}, {users}"
 
     def _notes(self) -> list[str]:
-        notes = [f"{n:,} {'row' if n == 1 else 'rows'} left out: {name} is null" for name, n in self.dropped.items()]
+        notes = [f"scale: {self.lattice.scale}, {self.lattice.reason}"] if self.lattice.reason else []
+        notes += [f"{n:,} {'row' if n == 1 else 'rows'} left out: {name} is null" for name, n in self.dropped.items()]
         if self.n_spanning:
             notes.append(f"{self.n_spanning:,} users occur in more than one group")
         if self.split is not None:

@@ -1,0 +1,75 @@
+"""The scale that suits the scores of all groups together, chosen after the scan: score, logit or rank.
+
+One bandwidth serves the whole axis. Where people crowd it blurs what differs between them, and where they are few it sees nobody.
+So the scale is the plainest one on which people do not crowd. What this rests on: docs/lattice.md, benchmarks/scale_choice.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenscore.tallies.lattice import Lattice
+from evenscore.types import Floats
+
+WINDOW = 0.5  # standard deviations: a bandwidth to either side for about 1,400 people, by the rule of thumb 1.06 sd M^-1/5
+NORMAL = 0.1974  # the share of a normal distribution in such a window at its middle
+MOST = 1.5  # times that share, and people crowd
+FEW_VALUES = 20  # up to this many distinct scores are not smoothed, so any scale will do
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """The window on an axis that holds most people: their share, and between which scores it lies."""
+
+    share: float
+    low: float
+    high: float
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it holds more people than one bandwidth should."""
+        return self.share > MOST * NORMAL
+
+    def __str__(self) -> str:
+        return f"{100 * self.share:.0f} % of people have scores from {self.low:.2g} to {self.high:.2g}"
+
+
+def with_scale(lattice: Lattice, weight: Floats, mean_scores: Floats) -> Lattice:
+    """The lattice with the scale for people of this weight in its cells; mean_scores (n_cells,) has nan where nobody is."""
+    total = weight.sum()
+    if not total > 0:
+        return lattice.unread
+    weight = weight / total
+    on_score, on_logit = (lattice.on_scale(scale, weight, "") for scale in ("score", "logit"))
+    if lattice.discrete and (weight > 0).sum() <= FEW_VALUES:
+        return lattice.on_scale("score", weight, "because there are few different scores and each is judged by itself")
+    crowd = find_crowd(on_score, weight, mean_scores)
+    if not crowd.is_dense:
+        return lattice.on_scale("score", weight, "because scores are not crowded anywhere")
+    if not (lattice.low >= 0 and lattice.high <= 1):
+        return lattice.on_scale("rank", weight, f"because {crowd}")
+    if not find_crowd(on_logit, weight, mean_scores).is_dense:
+        return lattice.on_scale("logit", weight, f"because {crowd}")
+    return lattice.on_scale("rank", weight, f"because {crowd}, and their logits are crowded too")
+
+
+def find_crowd(lattice: Lattice, weight: Floats, mean_scores: Floats) -> Crowd:
+    """Where on the axis of the lattice a window holds most people; weight sums to 1. Inside a cell people are spread evenly."""
+    position = lattice.positions(mean_scores)
+    window = WINDOW * float(np.sqrt(weight @ (position - weight @ position) ** 2))
+    upto = np.concatenate([[0.0], np.cumsum(weight)])
+    if lattice.discrete:
+        first, last = np.arange(len(position)), np.searchsorted(position, position + window, side="right")
+        shares = upto[last] - upto[first]
+        best = int(np.argmax(shares))
+        low, high = position[best], position[last[best] - 1]
+    else:
+        edges = lattice.axis_edges
+        starts = np.concatenate([edges, edges - window])  # the share changes its slope there only
+        shares = np.interp(starts + window, edges, upto) - np.interp(starts, edges, upto)
+        best = int(np.argmax(shares))
+        low, high = np.clip([starts[best], starts[best] + window], edges[0], edges[-1])
+    limits = lattice.to_score(np.array([low, high]))
+    return Crowd(float(shares[best]), float(limits[0]), float(limits[1]))
