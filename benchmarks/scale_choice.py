@@ -28,8 +28,6 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 import evenscore as es
-from evenscore.parity import parity_family
-from evenscore.parity.methods import AUTO
 from writing import page_option, show, table
 
 Floats = NDArray[np.float64]
@@ -83,7 +81,7 @@ def rejected(scores: str, gap: str, sizes: tuple[int, int], scale: str, runs: in
     p_values, taken = [], set()
     for run in range(runs):
         tally = es.tally(draw(scores, gap, sizes, run), **COLUMNS, cells=CELLS[scale], scale=scale)
-        p_values.append(parity_family(tally, "a", "b", methods=(AUTO,))[AUTO])
+        p_values.append(es.parity_test(tally, both=False).p_value)
         taken.add(tally.lattice.scale)
     p = np.array(p_values)
     return {"rejected": 100 * float((p <= 0.05).mean()), "not judged": 100 * float(np.isnan(p).mean()), "taken": sorted(taken)}
@@ -96,7 +94,7 @@ def results(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
         kept = {line["key"]: line for line in map(json.loads, options.resume.read_text().splitlines())}
     for sizes in options.sizes:
         for gap in options.gaps or GAPS:
-            for scores in SCORES:
+            for scores in options.scores or SCORES:
                 for scale in options.scales.split(","):
                     key = "|".join([scores, gap, sizes, scale, str(options.runs)])
                     if key in kept or (scale == "logit" and scores in OUTSIDE):
@@ -128,6 +126,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=300)
     parser.add_argument("--sizes", action="append", choices=list(SIZES), help="only these sizes")
     parser.add_argument("--gaps", action="append", choices=list(GAPS), help="only these gaps")
+    parser.add_argument("--scores", action="append", choices=list(SCORES), help="only these scores")
     parser.add_argument("--scales", default=",".join(SCALES))
     parser.add_argument("--resume", type=Path, help="file that keeps what is finished")
     page_option(parser)

@@ -1,4 +1,4 @@
-"""Scales of the score axis: the score itself, or its logit."""
+"""Scales of the score axis: the score itself, its logit, or its rank."""
 
 from __future__ import annotations
 
@@ -42,6 +42,23 @@ def end_values_inside(positions: Floats) -> Floats:
         return np.where(positions > 0, 1.0, -1.0)
     step = float(np.median(np.diff(finite))) if len(finite) > 1 else 1.0
     return np.where(np.isfinite(positions), positions, np.where(positions > 0, finite[-1] + step, finite[0] - step))
+
+
+def rank_limits(n_cells: int, weight: Floats | None) -> Floats:
+    """Limits of cells as shares of the people below them, or of the cells where nobody was counted, (n_cells + 1,)."""
+    if weight is None:
+        return np.arange(n_cells + 1) / n_cells
+    weight = np.maximum(weight, 1e-9 * weight.sum())  # a cell without people keeps a little room, so that no two edges are one
+    return np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum()
+
+
+def typical_width(widths: Floats, weight: Floats | None) -> float:
+    """The median width of cells, weighted with the people in them where they are known."""
+    if weight is None:
+        return float(np.median(widths))
+    order = np.argsort(widths)
+    upto = np.cumsum(weight[order])
+    return float(widths[order][np.searchsorted(upto, upto[-1] / 2)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,22 +83,30 @@ def few_distinct(scores: NDArray[np.floating], limit: int) -> Floats | None:
 # Looking up
 
 
-def find_uniform(scores: Floats, edges: Floats, first: float, step: float) -> Ints:
-    """The number of edges not above each score, for edges that are within half a step of ``first`` + i ``step``, i > 0."""
-    guess = np.floor((scores - first) * (1 / step))
+def find_near_even(scores: Floats, edges: Floats, low: float, high: float, open_ended: bool) -> Ints:
+    """The number of edges not above each score, quickly when edges are within half a cell of equal steps from low to high."""
+    step = _even_step(edges, low, high, open_ended)
+    if step is None:
+        return np.searchsorted(edges, scores, side="right")
+    guess = np.floor((scores - (low - step if open_ended else low)) * (1 / step))
     cells = np.clip(guess, 0, len(edges), out=guess).astype(np.int64)
     n_cells = len(edges) + 1
-    if (
-        first == 0
-        and step == 1 / n_cells
-        and np.log2(n_cells).is_integer()
-        and np.array_equal(edges, np.arange(1, n_cells) / n_cells)
-    ):
-        return cells  # multiples of a power of two: the product above was exact
+    exact = not open_ended and np.log2(n_cells).is_integer() and step == 1 / n_cells
+    if exact and np.array_equal(edges, np.arange(1, n_cells) / n_cells):
+        return cells  # multiples of a power of two, of which no cut moved one: the product above was exact
     padded = np.concatenate([[-np.inf], edges, [np.inf]])
     cells += scores >= padded[cells + 1]
     cells -= scores < padded[cells]
     return cells
+
+
+def _even_step(edges: Floats, low: float, high: float, open_ended: bool) -> float | None:
+    """The width of a cell if all inner edges are within half a cell of equal steps."""
+    if len(edges) < 2:
+        return None
+    step = (high - low) / (len(edges) - 1 if open_ended else len(edges) + 1)
+    even = (low if open_ended else low + step) + step * np.arange(len(edges))
+    return step if np.abs(edges - even).max() <= 0.5 * step else None
 
 
 def find_in_unit(scores: Floats, edges: Floats) -> Ints:

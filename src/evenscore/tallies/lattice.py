@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenscore.errors import DataError, OptionError, is_finite, require_count, require_option, shortened
-from evenscore.tallies.axis import Quantiles, backward, end_values_inside, forward, inside_unit
+from evenscore.tallies.axis import Quantiles, backward, end_values_inside, forward, inside_unit, rank_limits, typical_width
 from evenscore.tallies.edges import MAX_CELLS as MAX_CELLS
-from evenscore.tallies.edges import few_distinct, find_in_unit, find_uniform, unit_edges, with_cuts
+from evenscore.tallies.edges import few_distinct, find_in_unit, find_near_even, unit_edges, with_cuts
 from evenscore.types import Floats, Ints
 
 SCALES = ("auto", "score", "logit", "rank")
@@ -70,7 +70,7 @@ class Lattice:
     reason: str
 
     def __init__(self, low: float, high: float, *, cells: int = MAX_CELLS, cuts: Iterable[float] = (), scale: str = "auto") -> None:
-        _check_cells(cells)
+        require_count("cells", cells, high=MAX_CELLS)
         require_option("scale", scale, SCALES)
         if scale == "rank":
             raise OptionError("a lattice on scale='rank' needs scores: use es.tally(..., scale='rank') and reuse its lattice")
@@ -141,7 +141,7 @@ class Lattice:
     @classmethod
     def from_scores(cls, scores: ArrayLike, *, cells: int = MAX_CELLS, cuts: Iterable[float] = (), scale: str = "auto") -> Lattice:
         """The lattice that suits these scores; the order of the scores does not matter."""
-        _check_cells(cells)
+        require_count("cells", cells, high=MAX_CELLS)
         require_option("scale", scale, SCALES)
         array = np.asarray(scores)
         if array.size == 0:
@@ -199,10 +199,9 @@ class Lattice:
         array = np.asarray(scores, dtype=np.float64)
         if self.auto and self.is_unit:
             return find_in_unit(array, self.edges)
-        step = self._step()
-        if step is None:
+        if self.discrete or not (self.auto or self.scale == "score"):
             return np.searchsorted(self.edges, array, side="right")
-        return find_uniform(array, self.edges, self.low - step if self.open_ended else self.low, step)
+        return find_near_even(array, self.edges, self.low, self.high, self.open_ended)
 
     @property
     def is_unit(self) -> bool:
@@ -213,16 +212,6 @@ class Lattice:
     def ends_at_data(self) -> bool:
         """Whether the range ends with the lowest and the highest score that somebody has."""
         return self.discrete or (self.scale == "rank" and not self.auto) or not (self.open_ended or self.is_unit)
-
-    def _step(self) -> float | None:
-        """The width of a cell if all inner edges are within half a cell of equal steps."""
-        if not (self.auto or self.scale == "score") or self.discrete or len(self.edges) < 2:
-            return None
-        steps = len(self.edges) - 1 if self.open_ended else len(self.edges) + 1
-        step = (self.high - self.low) / steps
-        start = self.low if self.open_ended else self.low + step
-        uniform = start + step * np.arange(len(self.edges))
-        return step if np.abs(self.edges - uniform).max() <= 0.5 * step else None
 
     def first_cell(self, cut: float) -> int | None:
         """The first cell of the scores >= cut, or None when the cut runs through a cell."""
@@ -253,7 +242,7 @@ class Lattice:
             middle = (points[1:] + points[:-1]) / 2
             return np.concatenate([points[:1], middle, points[-1:]])
         if self.scale == "rank":
-            return self._ranks()
+            return rank_limits(self.n_cells, self.weight)
         inner = forward(self.edges, self.scale)
         if not self._endless or len(inner) == 0:
             return np.concatenate([[self.low], inner, [self.high]])
@@ -268,31 +257,19 @@ class Lattice:
     @property
     def cell_width(self) -> float:
         """The typical width of a cell on the axis, of one with people where that is known."""
-        widths = self.cell_widths
-        if self.weight is None:
-            return float(np.median(widths))
-        order = np.argsort(widths)
-        total = np.cumsum(self.weight[order])
-        return float(widths[order][np.searchsorted(total, total[-1] / 2)])
+        return typical_width(self.cell_widths, self.weight)
 
     @property
     def _endless(self) -> bool:
         """Whether the outer cells have no end on the axis."""
         return self.open_ended or self.scale == "logit"
 
-    def _ranks(self) -> Floats:
-        """Limits of the cells as shares of people below them, or of cells where nobody was counted, (n_cells + 1,)."""
-        weight = np.ones(self.n_cells) if self.weight is None else self.weight
-        # A cell without people keeps a little room, so that no two edges are one.
-        weight = np.maximum(weight, 1e-9 * weight.sum())
-        return np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum()
-
     def _value_positions(self) -> Floats:
         assert self.values is not None
         if self.scale == "rank" and self.weight is None:
             return (np.arange(len(self.values)) + 0.5) / len(self.values)
         if self.scale == "rank":
-            ranks = self._ranks()
+            ranks = rank_limits(self.n_cells, self.weight)
             return (ranks[1:] + ranks[:-1]) / 2
         if self.scale == "logit":
             return end_values_inside(forward(self.values, "logit"))
@@ -415,7 +392,3 @@ class Lattice:
 def _choice(scale: str) -> tuple[bool, None, str]:
     """Whether a scale will be chosen; nobody is in the cells yet, and there is no reason."""
     return scale == "auto", None, ""
-
-
-def _check_cells(cells: int) -> None:
-    require_count("cells", cells, high=MAX_CELLS)

@@ -15,7 +15,7 @@ from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.reshaping import drop_blocks, recentre, remap
 from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally
-from evenscore.types import Floats
+from evenscore.types import Floats, Ints
 
 
 def add(a: Tally, b: Tally) -> Tally:
@@ -98,8 +98,6 @@ def _refuse_shared_users(a: Tally, b: Tally) -> None:
 
 
 def _same_lattice(a: Tally, b: Tally) -> tuple[Tally, Tally]:
-    if a.lattice == b.lattice:
-        return a, b
     united = common_lattice(a.lattice, b.lattice)
     if united is None:
         raise MergeError(f"the tallies have different lattices: {a.lattice!r} and {b.lattice!r}; {remedy(a.lattice, b.lattice)}")
@@ -108,6 +106,8 @@ def _same_lattice(a: Tally, b: Tally) -> tuple[Tally, Tally]:
 
 def common_lattice(a: Lattice, b: Lattice) -> Lattice | None:
     """A lattice that tallies on both fall into exactly: one of all their values, or of [0, 1] where the scale is chosen anew."""
+    if a == b:
+        return a
     scales = {lattice.scale for lattice in (a, b) if not lattice.auto}  # a scale that was asked for stays
     if len(scales) > 1:
         return None
@@ -146,8 +146,12 @@ def _limit(value: float, to: Callable[[float], int]) -> str:
 def _moved_to(tally: Tally, lattice: Lattice) -> Tally:
     if tally.lattice == lattice:
         return tally
-    cells = lattice.cell(cast(Floats, tally.lattice.values))
-    return remap(tally, lattice, [cells] * len(tally.groups))
+    return remap(tally, lattice, [moved_cells(tally.lattice, lattice)] * len(tally.groups))
+
+
+def moved_cells(old: Lattice, new: Lattice) -> Ints:
+    """Where the cells of the old lattice, (n_cells,), lie on one that ``common_lattice`` gave."""
+    return np.arange(old.n_cells) if old == new else new.cell(cast(Floats, old.values))
 
 
 def _common_centre(a: Tally, b: Tally) -> float:

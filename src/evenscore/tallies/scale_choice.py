@@ -13,7 +13,7 @@ import numpy as np
 from evenscore.tallies.lattice import Lattice
 from evenscore.types import Floats
 
-WINDOW = 0.5  # standard deviations: a bandwidth to either side for about 1,400 people, by the rule of thumb 1.06 sd M^-1/5
+WINDOW = 0.5  # standard deviations within groups: a bandwidth to either side for 1,400 people by the rule of thumb, 1.06 sd M^-1/5
 NORMAL = 0.1974  # the share of a normal distribution in such a window at its middle
 MOST = 1.5  # times that share, and people crowd
 FEW_VALUES = 20  # up to this many distinct scores are not smoothed, so any scale will do
@@ -36,30 +36,32 @@ class Crowd:
         return f"{100 * self.share:.0f} % of people have scores from {self.low:.2g} to {self.high:.2g}"
 
 
-def with_scale(lattice: Lattice, weight: Floats, mean_scores: Floats) -> Lattice:
-    """The lattice with the scale for people of this weight in its cells; mean_scores (n_cells,) has nan where nobody is."""
-    total = weight.sum()
-    if not total > 0:
+def with_scale(lattice: Lattice, by_group: Floats, mean_scores: Floats) -> Lattice:
+    """The lattice with the scale for people of this weight in its cells, (n_groups, n_cells); nobody has a mean score of nan."""
+    weight = by_group.sum(axis=0)
+    if not weight.sum() > 0:
         return lattice.unread
-    weight = weight / total
+    by_group, weight = by_group / weight.sum(), weight / weight.sum()
     on_score, on_logit = (lattice.on_scale(scale, weight, "") for scale in ("score", "logit"))
     if lattice.discrete and (weight > 0).sum() <= FEW_VALUES:
         return lattice.on_scale("score", weight, "because there are few different scores and each is judged by itself")
-    crowd = find_crowd(on_score, weight, mean_scores)
+    crowd = find_crowd(on_score, by_group, mean_scores)
     if not crowd.is_dense:
         return lattice.on_scale("score", weight, "because scores are not crowded anywhere")
     if not (lattice.low >= 0 and lattice.high <= 1):
         return lattice.on_scale("rank", weight, f"because {crowd}")
-    if not find_crowd(on_logit, weight, mean_scores).is_dense:
+    if not find_crowd(on_logit, by_group, mean_scores).is_dense:
         return lattice.on_scale("logit", weight, f"because {crowd}")
     return lattice.on_scale("rank", weight, f"because {crowd}, and their logits are crowded too")
 
 
-def find_crowd(lattice: Lattice, weight: Floats, mean_scores: Floats) -> Crowd:
-    """Where on the axis of the lattice a window holds most people; weight sums to 1. Inside a cell people are spread evenly."""
+def find_crowd(lattice: Lattice, by_group: Floats, mean_scores: Floats) -> Crowd:
+    """Where on the axis of the lattice a window holds most people; weights sum to 1. Inside a cell people are spread evenly."""
     position = lattice.positions(mean_scores)
-    window = WINDOW * float(np.sqrt(weight @ (position - weight @ position) ** 2))
-    upto = np.concatenate([[0.0], np.cumsum(weight)])
+    own = by_group[by_group.sum(axis=1) > 0]
+    centre = (own @ position / own.sum(axis=1))[:, None]
+    window = WINDOW * float(np.sqrt((own * (position - centre) ** 2).sum()))
+    upto = np.concatenate([[0.0], np.cumsum(by_group.sum(axis=0))])
     if lattice.discrete:
         first, last = np.arange(len(position)), np.searchsorted(position, position + window, side="right")
         shares = upto[last] - upto[first]

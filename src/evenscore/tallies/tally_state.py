@@ -167,9 +167,11 @@ class Tally(Table):
     def _lattice_with_scale(self) -> Lattice:
         from evenscore.tallies.scale_choice import with_scale
 
-        zeros = np.zeros(self.lattice.n_cells)
-        weight, score = (sum((group.vectors[name][0] for group in self.group_tallies), zeros) for name in ("W", "X"))
-        mean = np.divide(score, weight, out=np.full_like(zeros, np.nan), where=weight > 0)
+        if not self.groups:
+            return self.lattice.unread
+        weight, score = (np.stack([group.vectors[name][0] for group in self.group_tallies]) for name in ("W", "X"))
+        total = weight.sum(axis=0)
+        mean = np.divide(score.sum(axis=0), total, out=np.full(len(total), np.nan), where=total > 0)
         return with_scale(self.lattice, weight, mean)
 
     @classmethod
