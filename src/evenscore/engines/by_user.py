@@ -185,8 +185,16 @@ def _unite(files: list[ByUser]) -> Recipe:
     dropped: Counter[str] = Counter()
     for recipe in recipes:
         dropped.update(recipe.dropped)
-    about = {"binary": binary, "centre": centre, "n_rows": n_rows, "n_users": n_rows, "dropped": dict(dropped)}
-    return replace(first, lattice=lattice, labels=tuple(labels), **about)
+    return replace(
+        first,
+        lattice=lattice,
+        labels=tuple(labels),
+        binary=binary,
+        centre=centre,
+        n_rows=n_rows,
+        n_users=n_rows,
+        dropped=dict(dropped),
+    )
 
 
 def _merge_lines(rows: Any, files: list[ByUser], recipe: Recipe) -> UserCells:

@@ -185,6 +185,11 @@ class Lattice:
         return cls._make(with_cuts(edges[1:-1], cuts), None, scale, *limits, False, cells, *_choice(scale))
 
     @property
+    def notes(self) -> list[str]:
+        """Which scale was chosen and why, if one was."""
+        return [f"scale: {self.scale}, {self.reason}"] if self.reason else []
+
+    @property
     def n_cells(self) -> int:
         """How many cells there are."""
         return len(self.edges) + 1

@@ -44,7 +44,7 @@ def with_scale(lattice: Lattice, by_group: Floats, mean_scores: Floats) -> Latti
     by_group, weight = by_group / weight.sum(), weight / weight.sum()
     on_score, on_logit = (lattice.on_scale(scale, weight, "") for scale in ("score", "logit"))
     if lattice.discrete and (weight > 0).sum() <= FEW_VALUES:
-        return lattice.on_scale("score", weight, "because there are few different scores and each is judged by itself")
+        return on_score
     crowd = find_crowd(on_score, by_group, mean_scores)
     if not crowd.is_dense:
         return lattice.on_scale("score", weight, "because scores are not crowded anywhere")

@@ -308,7 +308,7 @@ class Tally(Table):
         return f"Tally of {sum(self.n_rows.values()):,} rows on {self.lattice!r}, {users}"
 
     def _notes(self) -> list[str]:
-        notes = [f"scale: {self.lattice.scale}, {self.lattice.reason}"] if self.lattice.reason else []
+        notes = self.lattice.notes
         notes += [f"{n:,} {'row' if n == 1 else 'rows'} left out: {name} is null" for name, n in self.dropped.items()]
         if self.n_spanning:
             notes.append(f"{self.n_spanning:,} users occur in more than one group")
