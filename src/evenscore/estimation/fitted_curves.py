@@ -134,8 +134,8 @@ def curves(
     kernel
         "gaussian", "epanechnikov", "box", "triangular", "gaussian4" or "gaussian6".
     bandwidth
-        A number in units of the scale (give the tally its ``scale=`` then), or a rule: "band" (users^-1/4), "test" (users^-1/5), "theorem" (users^-1/3 for ordinary
-        kernels) or "risk" (by user folds). Each group has its own.
+        A number in units of the scale, which ``scale=`` of the tally should name then, or a rule: "band" (users^-1/4), "test"
+        (users^-1/5), "theorem" (users^-1/3 for ordinary kernels) or "risk" (by user folds). Each group has its own.
     grid
         Scores to estimate at; by default 50 quantiles of each group's scores, or all values when there are at most 20.
     weighting
