@@ -1,7 +1,9 @@
-"""The scale that suits the scores of all groups together, chosen after the scan: score, logit or rank.
+"""The scale that suits the scores of all groups together, chosen after the scan.
 
 One bandwidth serves the whole axis. Where people crowd it blurs what differs between them, and where they are few it sees nobody.
-So the scale is the plainest one on which people do not crowd. What this rests on: docs/lattice.md, benchmarks/scale_choice.py.
+So the scale is the score itself as long as people do not crowd on it, and else the rank, on which nobody can. The logit spreads
+crowded probabilities out as well, but its thin tails cost power and the rank's do not, so it is taken only when it is asked for.
+What this rests on: docs/lattice.md, benchmarks/scale_choice.py.
 """
 
 from __future__ import annotations
@@ -42,17 +44,13 @@ def with_scale(lattice: Lattice, by_group: Floats, mean_scores: Floats) -> Latti
     if not weight.sum() > 0:
         return lattice.unread
     by_group, weight = by_group / weight.sum(), weight / weight.sum()
-    on_score, on_logit = (lattice.on_scale(scale, weight, "") for scale in ("score", "logit"))
+    on_score = lattice.on_scale("score", weight, "")
     if lattice.discrete and (weight > 0).sum() <= FEW_VALUES:
         return on_score
     crowd = find_crowd(on_score, by_group, mean_scores)
     if not crowd.is_dense:
         return lattice.on_scale("score", weight, "because scores are not crowded anywhere")
-    if not (lattice.low >= 0 and lattice.high <= 1):
-        return lattice.on_scale("rank", weight, f"because {crowd}")
-    if not find_crowd(on_logit, by_group, mean_scores).is_dense:
-        return lattice.on_scale("logit", weight, f"because {crowd}")
-    return lattice.on_scale("rank", weight, f"because {crowd}, and their logits are crowded too")
+    return lattice.on_scale("rank", weight, f"because {crowd}")
 
 
 def find_crowd(lattice: Lattice, by_group: Floats, mean_scores: Floats) -> Crowd:
