@@ -69,8 +69,8 @@ def tally(
     cells
         Number of cells, at most 512.
     scale
-        On which axis curves are smoothed: "score", "logit", "rank" (equally many people everywhere), or "auto": the score, or the
-        rank where the scores of all groups together are crowded. The tally says which and why.
+        On which axis curves are smoothed: "score", "logit", "rank" (equally many people everywhere), or "auto": the score
+        where the people of all groups together are spread evenly over it, else the rank. The tally says which and why.
     nulls
         "error", "drop" (counted in ``tally.dropped``), or "unlabelled" (a null outcome counts in the score distribution only).
     split

@@ -85,5 +85,5 @@ def score_ticks(lattice: Lattice, limits: Limits) -> Ticks | None:
         ticks = tuple((float(x), tick_text(s)) for x, s in zip(positions, scores, strict=True) if limits[0] <= x <= limits[1])
         if len(ticks) > 1:
             return ticks
-    positions = np.linspace(*limits, 6)
-    return tuple((float(x), f"{s:.3g}") for x, s in zip(positions, lattice.to_score(positions), strict=True))
+    rounded = np.unique([float(f"{score:.2g}") for score in lattice.to_score(np.linspace(*limits, 8)[1:-1])])
+    return tuple((float(x), tick_text(s)) for x, s in zip(lattice.to_axis(rounded), rounded, strict=True))

@@ -248,8 +248,16 @@ class Lattice:
             return np.concatenate([points[:1], middle, points[-1:]])
         if self.scale == "rank":
             return rank_limits(self.n_cells, self.weight)
-        inner = forward(self.edges, self.scale)
-        if not self._endless or len(inner) == 0:
+        return self._limits(forward(self.edges, self.scale), endless=self.open_ended or self.scale == "logit")
+
+    @property
+    def _score_edges(self) -> Floats:
+        """Limits of the cells as scores, (n_cells + 1,)."""
+        return self._limits(self.edges, endless=self.open_ended)
+
+    def _limits(self, inner: Floats, *, endless: bool) -> Floats:
+        """Inner edges with the ends of the range; an end cell without an end is as wide as others."""
+        if not endless or len(inner) == 0:
             return np.concatenate([[self.low], inner, [self.high]])
         width = (inner[-1] - inner[0]) / (len(inner) - 1) if len(inner) > 1 else 1.0
         return np.concatenate([[inner[0] - width], inner, [inner[-1] + width]])
@@ -263,11 +271,6 @@ class Lattice:
     def cell_width(self) -> float:
         """The typical width of a cell on the axis, of one with people where that is known."""
         return typical_width(self.cell_widths, self.weight)
-
-    @property
-    def _endless(self) -> bool:
-        """Whether the outer cells have no end on the axis."""
-        return self.open_ended or self.scale == "logit"
 
     def _value_positions(self) -> Floats:
         assert self.values is not None
@@ -307,8 +310,8 @@ class Lattice:
             inside = np.clip(np.where(np.isfinite(mean_scores), mean_scores, 0.5), 1e-9, 1 - 1e-9)
             slopes = 1 / (inside * (1 - inside))
         elif self.scale == "rank":
-            slopes = np.diff(self.axis_edges) / np.diff(np.concatenate([[self.low], self.edges, [self.high]]))
-        if self._endless:
+            slopes = np.diff(self.axis_edges) / np.diff(self._score_edges)
+        if self.open_ended or self.scale == "logit":
             slopes[[0, -1]] = 0.0
         return slopes
 
@@ -319,7 +322,7 @@ class Lattice:
             return forward(array, self.scale)
         if self.values is not None:
             return np.interp(array, self.values, self._value_positions())
-        return np.interp(array, np.concatenate([[self.low], self.edges, [self.high]]), self.axis_edges)
+        return np.interp(array, self._score_edges, self.axis_edges)
 
     def to_score(self, positions: ArrayLike) -> Floats:
         """Positions on the axis in units of the score."""
@@ -327,7 +330,7 @@ class Lattice:
         if self.values is not None:
             return np.interp(array, self._value_positions(), self.values)
         if self.scale == "rank":
-            return np.interp(array, self.axis_edges, np.concatenate([[self.low], self.edges, [self.high]]))
+            return np.interp(array, self.axis_edges, self._score_edges)
         return backward(array, self.scale)
 
     def __eq__(self, other: object) -> bool:
@@ -381,14 +384,11 @@ class Lattice:
         if settings["discrete"]:
             lattice = cls.from_values(np.concatenate([[low], edges]), scale=scale, max_cells=max(max_cells, len(edges) + 1))
         else:
-            open_ended = bool(settings["open_ended"])
-            lattice = cls._make(edges.copy(), None, scale, low, high, open_ended, max_cells, *_choice(scale))
+            lattice = cls._make(edges.copy(), None, scale, low, high, bool(settings["open_ended"]), max_cells, *_choice(scale))
         if not settings.get("auto"):
             return lattice
         weight = None if settings.get("weight") is None else np.asarray(settings["weight"], dtype=np.float64)
-        if weight is not None and not (
-            weight.shape == (lattice.n_cells,) and np.isfinite(weight).all() and weight.min() >= 0 < weight.sum()
-        ):
+        if weight is not None and not (weight.shape == (lattice.n_cells,) and weight.min() >= 0 < weight.sum() < np.inf):
             raise OptionError("the lattice's weights do not fit its cells")
         object.__setattr__(lattice, "auto", True)
         return lattice.on_scale(scale, weight, str(settings.get("reason", "")))

@@ -239,8 +239,6 @@ def _score_widths(lattice: Lattice) -> Floats:
     """How wide cells are in units of the score, (n_cells,); 0 for a cell that is one value."""
     if lattice.discrete:
         return np.zeros(lattice.n_cells)
-    if lattice.scale == "rank":
-        return np.diff(np.concatenate([[lattice.low], lattice.edges, [lattice.high]]))
     return np.diff(lattice.to_score(lattice.axis_edges))
 
 

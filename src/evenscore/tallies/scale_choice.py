@@ -1,9 +1,9 @@
 """The scale that suits the scores of all groups together, chosen after the scan.
 
 One bandwidth serves the whole axis. Where people crowd it blurs what differs between them, and where they are few it sees nobody.
-So the scale is the score itself as long as people do not crowd on it, and else the rank, on which nobody can. The logit spreads
-crowded probabilities out as well, but its thin tails cost power and the rank's do not, so it is taken only when it is asked for.
-What this rests on: docs/lattice.md, benchmarks/scale_choice.py.
+So the scale is the score itself as long as people are spread evenly over it, and else the rank, on which they always are. The logit
+spreads crowded probabilities out as well, but its thin tails cost power, so it is taken only when it is asked for. What this rests
+on: docs/lattice.md, benchmarks/scale_choice.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from evenscore.types import Floats
 
 WINDOW = 0.5  # standard deviations within groups: a bandwidth to either side for 1,400 people by the rule of thumb, 1.06 sd M^-1/5
 NORMAL = 0.1974  # the share of a normal distribution in such a window at its middle
-MOST = 1.5  # times that share, and people crowd
+MOST = 0.8  # times that share in any window, and people are spread evenly; it is .73 for a uniform and .85 for a Beta(2, 2)
 FEW_VALUES = 20  # up to this many distinct scores are not smoothed, so any scale will do
 
 
@@ -31,7 +31,7 @@ class Crowd:
 
     @property
     def is_dense(self) -> bool:
-        """Whether it holds more people than one bandwidth should."""
+        """Whether it holds more people than it would if they were spread evenly."""
         return self.share > MOST * NORMAL
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ def with_scale(lattice: Lattice, by_group: Floats, mean_scores: Floats) -> Latti
         return on_score
     crowd = find_crowd(on_score, by_group, mean_scores)
     if not crowd.is_dense:
-        return lattice.on_scale("score", weight, "because scores are not crowded anywhere")
+        return lattice.on_scale("score", weight, "because people are spread evenly over the scores")
     return lattice.on_scale("rank", weight, f"because {crowd}")
 
 
