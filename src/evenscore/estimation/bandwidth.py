@@ -72,7 +72,7 @@ def narrow_words(lattice: Lattice, smoothing: Smoothing) -> str:
     """What a bandwidth of few cells means, and what would help; empty when it is wide enough.
 
     Below three cells outcomes inside a cell are not followed. Cells of scale "auto" serve any scores and are wider where people are
-    than cells cut to them; down to one of them a curve is off by .15 standard errors (docs/lattice.md), which is no cause to warn.
+    than cells cut to them; down to one of them a curve is off by .2 standard errors (docs/lattice.md), which is no cause to warn.
     """
     width, h = lattice.cell_width, smoothing.h
     few = 1 if lattice.auto and lattice.is_unit else FEW_CELLS
