@@ -98,11 +98,11 @@ def test_people_do_not_crowd_on_the_scale_that_is_chosen(scale, quantile):
     crowded = brute_crowd(data["s"], data["g"])
     assert (crowded > MOST * NORMAL) == (scale != "score")
     if scale != "score":
-        words = lattice.reason.split()  # because 58 % of people have scores from 0 to 0.0069
-        assert words[2:8] == ["%", "of", "people", "have", "scores", "from"]
-        low, high = float(words[8]), float(words[10].rstrip(","))
+        words = lattice.reason.split()  # because people are spread unevenly: 58 % have scores from 0 to 0.0069
+        assert words[4:10] == ["unevenly:", words[5], "%", "have", "scores", "from"]
+        low, high = float(words[10]), float(words[12])
         inside = np.mean((data["s"] >= low) & (data["s"] <= high))
-        assert float(words[1]) / 100 == pytest.approx(inside, abs=0.04) == pytest.approx(crowded, abs=0.04)
+        assert float(words[5]) / 100 == pytest.approx(inside, abs=0.04) == pytest.approx(crowded, abs=0.04)
 
 
 def test_groups_that_lie_apart_are_no_crowds():
@@ -292,3 +292,10 @@ def test_ranks_of_cells_without_an_end():
     assert np.isfinite(slopes).all() and slopes[0] == slopes[-1] == 0 and (slopes[1:-1] > 0).all()
     assert np.isfinite(es.parity_test(tally).p_value)
     assert tally.release(min_users=20).lattice.scale == "rank"
+
+
+def test_people_without_a_known_outcome_have_ranks_too():
+    data = rows_of(stats.beta(2, 2).ppf)
+    data["y"][data["s"] < 0.5] = np.nan
+    lattice = es.tally(data, **NAMES, nulls="unlabelled").lattice
+    assert lattice.to_axis([0.5])[0] == pytest.approx(0.5, abs=1e-3)

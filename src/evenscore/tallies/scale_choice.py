@@ -35,11 +35,14 @@ class Crowd:
         return self.share > MOST * NORMAL
 
     def __str__(self) -> str:
-        return f"{100 * self.share:.0f} % of people have scores from {self.low:.2g} to {self.high:.2g}"
+        return f"{100 * self.share:.0f} % have scores from {self.low:.2g} to {self.high:.2g}"
 
 
 def with_scale(lattice: Lattice, by_group: Floats, mean_scores: Floats) -> Lattice:
-    """The lattice with the scale for people of this weight in its cells, (n_groups, n_cells); nobody has a mean score of nan."""
+    """The lattice with the scale for people of this weight in its cells, (n_groups, n_cells).
+
+    mean_scores: of the cells, (n_cells,), nan where they are not known.
+    """
     weight = by_group.sum(axis=0)
     if not weight.sum() > 0:
         return lattice.unread
@@ -49,8 +52,8 @@ def with_scale(lattice: Lattice, by_group: Floats, mean_scores: Floats) -> Latti
         return on_score
     crowd = find_crowd(on_score, by_group, mean_scores)
     if not crowd.is_dense:
-        return lattice.on_scale("score", weight, "because people are spread evenly over the scores")
-    return lattice.on_scale("rank", weight, f"because {crowd}")
+        return lattice.on_scale("score", weight, "because people are spread evenly")
+    return lattice.on_scale("rank", weight, f"because people are spread unevenly: {crowd}")
 
 
 def find_crowd(lattice: Lattice, by_group: Floats, mean_scores: Floats) -> Crowd:

@@ -169,10 +169,10 @@ class Tally(Table):
 
         if not self.groups:
             return self.lattice.unread
-        weight, score = (np.stack([group.vectors[name][0] for group in self.group_tallies]) for name in ("W", "X"))
-        total = weight.sum(axis=0)
-        mean = np.divide(score.sum(axis=0), total, out=np.full(len(total), np.nan), where=total > 0)
-        return with_scale(self.lattice, weight, mean)
+        known, everybody, score = (np.stack([group.vectors[name][0] for group in self.group_tallies]) for name in ("W", "A", "X"))
+        weight = known.sum(axis=0)
+        mean = np.divide(score.sum(axis=0), weight, out=np.full(len(weight), np.nan), where=weight > 0)
+        return with_scale(self.lattice, everybody, mean)  # also those whose outcome nobody knows, as curves may be continued there
 
     @classmethod
     def zero(cls, lattice: Lattice) -> Tally:
