@@ -274,8 +274,8 @@ def test_assumptions_are_printed(folder):
         and "assumed: column 's' has a decimal comma: '" in done.stdout
     )
     notes = json.loads(run("audit", folder / "comma.csv", *FULL, "--json", "-").stdout)["notes"]
-    assert len(notes) == 2 and notes[0] == "assumed: columns are separated by semicolons"
-    written, read = re.fullmatch(r"assumed: column 's' has a decimal comma: '(.*)' is read as (.*)", notes[1]).groups()
+    assert len(notes) == 3 and notes[0].startswith("scale: ") and notes[1] == "assumed: columns are separated by semicolons"
+    written, read = re.fullmatch(r"assumed: column 's' has a decimal comma: '(.*)' is read as (.*)", notes[2]).groups()
     assert written == read.replace(".", ",")
 
 

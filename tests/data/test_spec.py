@@ -27,7 +27,7 @@ def test_what_is_given_becomes_what_is_declared():
 def test_a_tally_stands_for_its_lattice():
     rows = {"s": [0.1, 0.2, 0.7], "y": [0, 1, 1], "g": ["a", "b", "b"], "u": [1, 2, 3]}
     tally = es.tally(rows, **NAMES, lattice=LATTICE)
-    assert TallySpec(**NAMES, lattice=tally).lattice is tally.lattice
+    assert TallySpec(**NAMES, lattice=tally).lattice == tally.lattice == LATTICE
 
 
 WRONG = {
@@ -38,7 +38,7 @@ WRONG = {
     "cuts": ({"cuts": ["x"]}, "cuts=['x'] must be numbers"),
     "endless cuts": ({"cuts": [np.inf]}, "cuts=[inf] must be finite numbers"),
     "cells": ({"cells": 513}, "cells=513 must be a whole number from 1 to 512"),
-    "scale": ({"scale": "log"}, "scale='log' is not known; choose one of 'score', 'logit', 'rank'"),
+    "scale": ({"scale": "log"}, "scale='log' is not known; choose one of 'auto', 'score', 'logit', 'rank'"),
     "nulls": ({"nulls": "keep"}, "nulls='keep' is not known; choose one of 'error', 'drop', 'unlabelled'"),
     "split": ({"split": "2/1"}, "split='2/1': parts are numbered from 1 to 1, and the first is not after the last"),
     "lattice": ({"lattice": 7}, "lattice=7 must be a Tally or an es.Lattice, not of type int"),

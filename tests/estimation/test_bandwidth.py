@@ -87,6 +87,7 @@ def test_both_risks_find_a_sensible_bandwidth(seed):
     truth = 0.5 + 0.3 * np.sin(7 * score)
     outcome = truth + 0.3 * rng.normal(size=n_users)[user] + 0.3 * rng.normal(size=len(user))
     tally = es.tally({"s": score, "y": outcome, "g": [0] * len(user), "u": user}, **NAMES)
+    assert tally.lattice.scale == "score"
     sums = tally.sums(0)
     grid = np.linspace(0.05, 0.95, 60)
     target = 0.5 + 0.3 * np.sin(7 * grid)
@@ -127,7 +128,7 @@ def test_groups_compared_by_risk_share_the_geometric_mean_of_their_bandwidths(ta
 
 
 def test_rules_stop_at_half_a_cell_and_numbers_are_taken_as_they_are():
-    tally = es.tally(as_dict(repeated_users(20_000, seed=1)), **NAMES, cells=8)
+    tally = es.tally(as_dict(repeated_users(20_000, seed=1)), **NAMES, cells=8, scale="score")
     with pytest.warns(es.EvenscoreWarning, match=r"0\.5 cells wide, so nothing inside a cell can be seen"):
         assert choose_bandwidth(tally, (0, 1), bandwidth="theorem") == 0.5 / 8
     with pytest.warns(es.EvenscoreWarning, match=r"0\.1 cells wide"):

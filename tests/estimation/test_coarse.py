@@ -39,7 +39,7 @@ def test_points_at_which_cells_could_make_the_gap_are_left_out_and_counted():
     assert pair.too_coarse > 0 and result.to_dict()["pairs"][0]["too_coarse"] == pair.too_coarse
     notes = " ".join(result.remarks)
     assert f"{pair.too_coarse} grid points left out, one curve for both bends" in notes
-    assert "cells wide, so nothing inside a cell can be seen; more cells show more (there are 8" in notes
+    assert "cells wide, so nothing inside a cell can be seen; there are 8 cells, 512 are possible: tally with more cells" in notes
 
 
 def test_too_few_cells_are_inconclusive_and_say_why():
@@ -58,7 +58,7 @@ def test_few_values_are_no_coarse_cells():
 
 
 def test_a_number_narrower_than_a_cell_is_marked_in_the_result():
-    tally = es.tally(two_shapes(1), **NAMES, cells=16)
+    tally = es.tally(two_shapes(1), **NAMES, cells=16, scale="score")
     assert any("the bandwidth 0.04 is only 0.6 cells wide" in note for note in es.parity_test(tally, bandwidth=0.04).remarks)
     fine = es.tally(two_shapes(1), **NAMES)
     assert not any("cells wide" in note for note in es.parity_test(fine, both=False).remarks)
@@ -69,7 +69,7 @@ def test_the_hidden_gap_of_a_parabola_is_what_it_shows_without_noise(cells):
     """Up to what a straight density inside a cell leaves out."""
     data = two_shapes(3, users=20_000)
     data["y"] = data["s"] ** 2
-    comparison = compare_groups(es.tally(data, **NAMES, cells=cells), 0, 1, "user")
+    comparison = compare_groups(es.tally(data, **NAMES, cells=cells, scale="score"), 0, 1, "user")
     points = np.linspace(0.1, 0.9, 9)
     process = estimate_gap(
         comparison, points=points, smoothing=Smoothing(bandwidth=0.08), null=Null.of(comparison, Smoothing(bandwidth=0.08))

@@ -45,7 +45,7 @@ def test_no_value_is_invented(tally):
     rng = np.random.default_rng(0)
     score = np.concatenate([rng.uniform(0.1, 0.3, 2000), rng.uniform(0.7, 0.9, 2000)])
     data = {"s": score, "y": rng.random(4000) < score, "g": [0] * 4000, "u": np.arange(4000)}
-    found = es.curves(es.tally(data, **NAMES), grid=[0.2, 0.5, 0.8], bandwidth=0.03)[0]
+    found = es.curves(es.tally(data, **NAMES, scale="score"), grid=[0.2, 0.5, 0.8], bandwidth=0.03)[0]
     np.testing.assert_array_equal(np.isnan(found.estimate), [False, True, False])
     np.testing.assert_array_equal(np.isnan(found.se), [False, True, False])
     np.testing.assert_array_equal(np.isnan(found.band_low), [False, True, False])

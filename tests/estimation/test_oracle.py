@@ -38,7 +38,7 @@ KINDS = {
 def both(request):
     rows = repeated_users(20_000, seed=7, **KINDS[request.param])
     weight = "v" if KINDS[request.param].get("weights") else None
-    return rows, es.tally(as_dict(rows), **NAMES, weight=weight)
+    return rows, es.tally(as_dict(rows), **NAMES, weight=weight, scale="score")
 
 
 @pytest.mark.parametrize("weighting", ["user", "row"])
@@ -98,7 +98,7 @@ def test_lattice_error_falls_with_more_cells():
     se = np.sqrt(np.diag(covariance))
     errors = {}
     for cells in (32, 64, 128, 256, 512):
-        found = es.curves(es.tally(as_dict(rows), **NAMES, cells=cells), grid=POINTS, bandwidth=h)[0]
+        found = es.curves(es.tally(as_dict(rows), **NAMES, cells=cells, scale="score"), grid=POINTS, bandwidth=h)[0]
         errors[cells] = np.sqrt((((found.estimate - estimate) / se) ** 2).mean())
     print("\ncells, root mean square error in standard errors:", {cells: f"{error:.1e}" for cells, error in errors.items()})
     assert errors[32] < CURVE_TOLERANCE
@@ -119,7 +119,7 @@ def test_discrete_scores_are_exact():
     np.testing.assert_allclose(found[1].effective_users, effective, rtol=1e-10)
 
 
-@pytest.mark.parametrize("scale", ["logit", "rank"])
+@pytest.mark.parametrize("scale", ["auto", "logit", "rank"])
 def test_skewed_scores_on_another_scale(scale):
     """Beta(.5, 20) puts half of all scores into 6 of 512 equal cells; on the logit or rank scale they spread out again."""
     rows = repeated_users(40_000, seed=5, beta=(0.5, 20))
@@ -137,6 +137,6 @@ def test_skewed_scores_on_another_scale(scale):
 
 def test_skewed_scores_on_the_score_scale_warn():
     rows = repeated_users(200_000, seed=5, beta=(0.5, 100))
-    tally = es.tally(as_dict(rows), **NAMES)
+    tally = es.tally(as_dict(rows), **NAMES, scale="score")
     with pytest.warns(es.EvenscoreWarning, match="scale='logit' or scale='rank'"):
         es.curves(tally, bandwidth="test")

@@ -116,7 +116,7 @@ def test_a_label_that_cannot_be_saved_is_refused_before_anything_is_written(path
 
 def test_two_large_groups_take_less_than_20_mb(path):
     rows = repeated_users(400_000, rows_per_user=40, real=True, weights=True)
-    tally = es.tally(as_dict(rows), **NAMES, weight="v")
+    tally = es.tally(as_dict(rows), **NAMES, weight="v", scale="score")  # whose cells all have users
     assert tally.lattice.n_cells == 512 and all(group.pairs.index is None for group in tally.group_tallies)
     tally.save(path)
     assert path.stat().st_size < 20e6

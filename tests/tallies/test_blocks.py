@@ -223,7 +223,7 @@ def test_a_file_of_format_1_is_read_and_added_to_a_new_scan(tmp_path):
     data = arithmetic_rows()
     even = data["u"] % 2 == 0
     loaded = es.Tally.load(FORMAT_1)
-    lattice = es.Lattice(0, 1, cells=16)
+    lattice = es.Lattice(0, 1, cells=16, scale="score")
     assert_same(loaded, as_first_version(es.tally(rows_of(data, even), **NAMES, weight="v", lattice=lattice)))
     assert loaded.cross and loaded.columns.weight == "v"
     rest = es.tally(rows_of(data, ~even), **NAMES, weight="v", lattice=loaded)

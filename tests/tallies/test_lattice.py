@@ -21,7 +21,7 @@ def test_a_cell_is_the_number_of_edges_not_above(scores, low, width, cells, cuts
     assert lattice.cell(probes).tolist() == [brute_cell(lattice, score) for score in probes]
 
 
-@pytest.mark.parametrize("scale", ["score", "logit", "rank"])
+@pytest.mark.parametrize("scale", ["auto", "score", "logit", "rank"])
 def test_cuts_are_exact_edges(scale):
     scores = np.random.default_rng(0).beta(1, 5, 5000)
     cuts = [0.015, 0.05, 0.0501, 1 / 3]
@@ -35,9 +35,10 @@ def test_cuts_are_exact_edges(scale):
 
 
 def test_probabilities_get_the_unit_interval():
-    lattice = Lattice.from_scores(np.random.default_rng(0).random(1000))
-    assert (lattice.low, lattice.high, lattice.n_cells) == (0, 1, 512)
-    assert lattice.cell([0.0, 1.0, 0.5, 1 / 512]).tolist() == [0, 511, 256, 1]
+    for scale, second in (("score", 1), ("auto", 84)):
+        lattice = Lattice.from_scores(np.random.default_rng(0).random(1000), scale=scale)
+        assert (lattice.low, lattice.high, lattice.n_cells) == (0, 1, 512)
+        assert lattice.cell([0.0, 1.0, 0.5, 1 / 512]).tolist() == [0, 511, 256, second]
 
 
 def test_one_outlier_spoils_nothing():

@@ -87,7 +87,7 @@ def audit(
     split: str | None = None,
     lattice: Tally | Lattice | None = None,
     cells: int = MAX_CELLS,
-    scale: str = "score",
+    scale: str = "auto",
     method: str = "auto",
     compare: str = "pairs",
     reference: Any = None,

@@ -53,10 +53,10 @@ def _lattice(tally: Tally, calibrator: Calibrator, moved: Mapping[Any, Floats]) 
     if calibrator.reference is not None and not tally.lattice.discrete:
         return tally.lattice
     used = np.concatenate([moved[group][tally.sums(group).A > 0] for group in tally.groups])
-    distinct = np.unique(used)
+    distinct, scale = np.unique(used), "auto" if tally.lattice.auto else "score"
     if len(distinct) <= MAX_CELLS:
-        return Lattice.from_values(distinct)
-    return Lattice(float(distinct[0]), float(distinct[-1]))
+        return Lattice.from_values(distinct, scale=scale)
+    return Lattice(float(distinct[0]), float(distinct[-1]), scale=scale)
 
 
 def _blocks_of_scores(tally: Tally) -> set[str]:

@@ -53,7 +53,7 @@ column_options = join_options(
     click.option("--weight", metavar="COLUMN", help="A survey weight."),
     click.option("--count", metavar="COLUMN", help="How many times the row stands for itself."),
     choice("--nulls", ["error", "drop", "unlabelled"], "What to do with missing values."),
-    choice("--scale", ["score", "logit", "rank"], "The axis to smooth on; logit or rank suit skewed scores."),
+    choice("--scale", ["auto", "score", "logit", "rank"], "The axis to smooth on; auto takes what suits the scores."),
     click.option("--cells", type=click.IntRange(1, 512), default=512, show_default=True, help="How finely the axis is cut."),
 )
 data_options = join_options(click.option("--score", metavar="COLUMN", help="The score."), column_options)

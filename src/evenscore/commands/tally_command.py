@@ -51,11 +51,12 @@ def tally(context: click.Context, /, data: tuple[str, ...], json_path: str | Non
     """Scan data once into a tally: a few megabytes that hold no rows and answer everything later.
 
     \b
-    evenscore tally "shard-1/*.parquet" --score s --outcome y --group g --user id --lattice 0:1 -o shard-1.tally
+    evenscore tally "shard-1/*.parquet" --score s --outcome y --group g --user id -o shard-1.tally
     evenscore merge shard-*.tally -o all.tally
     evenscore audit all.tally
 
-    Shards must not split users. Where users come again, as in daily data, keep user-level files (--by-user) and merge those.
+    Shards must not split users. Scores outside [0, 1], or a --scale of your own, need the same --lattice for every shard. Where
+    users come again, as in daily data, keep user-level files (--by-user) and merge those.
     """
     from evenscore.errors import OptionError
 

@@ -31,7 +31,7 @@ class TallySpec:
     lattice: Lattice | None = None
     cuts: tuple[float, ...] = ()
     cells: int = MAX_CELLS
-    scale: str = "score"
+    scale: str = "auto"
     nulls: str = "error"
     split: Split | None = None
 
@@ -64,4 +64,4 @@ def _reuse_lattice(given: Any, cuts: tuple[float, ...]) -> Lattice:
     missing = [cut for cut in cuts if lattice.first_cell(cut) is None]
     if missing:
         raise OptionError(f"the given lattice has no edge at {listing(missing)}; make it with cuts={list(cuts)}")
-    return lattice
+    return lattice.unread

@@ -41,7 +41,7 @@ def tally(
     lattice: Tally | Lattice | None = None,
     cuts: Iterable[float] = (),
     cells: int = MAX_CELLS,
-    scale: str = "score",
+    scale: str = "auto",
     nulls: str = "error",
     split: str | None = None,
     progress: Progress | None = None,
@@ -63,11 +63,14 @@ def tally(
     count
         A frequency: the same as repeating the row.
     lattice
-        A tally or lattice to reuse, so that tallies can be added.
+        A tally or lattice to reuse, so that tallies can be added. Scores in [0, 1] need none on the scale "auto".
     cuts
         Scores that must be cell edges, such as a decision threshold.
-    cells, scale
-        Number of cells (at most 512), and "score", "logit" or "rank".
+    cells
+        Number of cells, at most 512.
+    scale
+        On which axis curves are smoothed: "score", "logit", "rank" (equally many people everywhere), or "auto": the score
+        where the people of all groups together are spread evenly over it, else the rank. The tally says which and why.
     nulls
         "error", "drop" (counted in ``tally.dropped``), or "unlabelled" (a null outcome counts in the score distribution only).
     split

@@ -28,6 +28,7 @@ from evenscore.engines.sql import DUCKDB
 from evenscore.errors import FileError, MergeError, OptionError
 from evenscore.saving import named, pack_label, unpack_label
 from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.merging import common_lattice, moved_cells
 from evenscore.tallies.reshaping import drop_blocks
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.user_cells import (
@@ -59,7 +60,7 @@ class ByUser:
             {
                 "what": MARK,
                 "version": 1,
-                "lattice": recipe.lattice.to_dict(),
+                "lattice": recipe.lattice.unread.to_dict(),
                 "edges": [edge.hex() for edge in recipe.lattice.edges.tolist()],
                 "labels": [pack_label(label) for label in recipe.labels],
                 "columns": msgspec.to_builtins(recipe.columns),
@@ -206,12 +207,15 @@ def _same_powers(recipe: Recipe) -> dict[str, str]:
 def _unite(files: list[ByUser]) -> Recipe:
     """The recipe for the lines of all files; refuses what does not fit."""
     first, recipes = files[0].recipe, [file.recipe for file in files]
+    lattice = first.lattice
     for other in files[1:]:
-        if other.recipe.lattice != first.lattice:
+        united = common_lattice(lattice, other.recipe.lattice)
+        if united is None:
             raise MergeError(
-                f"{files[0].path} and {other.path} have different lattices: {first.lattice!r} and {other.recipe.lattice!r}; make "
+                f"{files[0].path} and {other.path} have different lattices: {lattice!r} and {other.recipe.lattice!r}; make "
                 f"the second with --lattice {files[0].path}"
             )
+        lattice = united
         if other.recipe.hashed != first.hashed:
             raise MergeError(f"users are text in one of {files[0].path} and {other.path}, and numbers in the other")
     labels = sorted({label: None for recipe in recipes for label in recipe.labels}, key=label_key)
@@ -224,6 +228,7 @@ def _unite(files: list[ByUser]) -> Recipe:
         dropped.update(recipe.dropped)
     return replace(
         first,
+        lattice=lattice,
         labels=tuple(labels),
         columns=replace(first.columns, weight=weight),
         binary=binary,
@@ -242,6 +247,7 @@ def _merge_lines(rows: Any, files: list[ByUser], recipe: Recipe) -> UserCells:
         of_file = rows["file"] == number
         lines = {name: np.ma.getdata(rows[name])[of_file] for name in names}
         groups = np.array([recipe.labels.index(label) for label in file.recipe.labels], dtype=np.int64)
-        lines |= {"part": groups[lines["part"]], "cell": lines["cell"].astype(np.int64), "key": lines["key"].astype(np.int64)}
+        cells = moved_cells(file.recipe.lattice, recipe.lattice)[lines["cell"]]
+        lines |= {"part": groups[lines["part"]], "cell": cells, "key": lines["key"].astype(np.int64)}
         lines_by_file.append(recentred(lines, file.recipe.centre - recipe.centre))
     return added({name: np.concatenate([lines[name] for lines in lines_by_file]) for name in names})

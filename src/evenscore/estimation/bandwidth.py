@@ -85,14 +85,25 @@ def _informative(views: Sequence[GroupView]) -> float:
 
 
 def narrow_words(lattice: Lattice, smoothing: Smoothing) -> str:
-    """What a bandwidth of fewer than three cells means, and what would help; empty when it is wide enough."""
+    """What a bandwidth of few cells means, and what would help; empty when it is wide enough.
+
+    Below three cells outcomes inside a cell are not followed. Cells of scale "auto" serve any scores and are wider where people are
+    than cells cut to them; down to one of them a curve is off by .2 standard errors (docs/lattice.md), which is no cause to warn.
+    """
     width, h = lattice.cell_width, smoothing.h
-    if not 0 < h < FEW_CELLS * width * smoothing.shape.width:
+    few = 1 if lattice.auto and lattice.is_unit else FEW_CELLS
+    if not 0 < h < few * width * smoothing.shape.width:
         return ""
-    remedy = "for skewed scores tally with scale='logit' or scale='rank'"
+    return f"the bandwidth {h:.3g} is only {h / width:.1f} cells wide, so nothing inside a cell can be seen; {finer_words(lattice)}"
+
+
+def finer_words(lattice: Lattice) -> str:
+    """How to get finer cells where people are."""
     if lattice.n_cells < MAX_CELLS:
-        remedy = f"more cells show more (there are {lattice.n_cells}, {MAX_CELLS} are possible)"
-    return f"the bandwidth {h:.3g} is only {h / width:.1f} cells wide, so nothing inside a cell can be seen; {remedy}"
+        return f"there are {lattice.n_cells} cells, {MAX_CELLS} are possible: tally with more cells"
+    if lattice.auto:
+        return "cells cut to the scores at hand are finer: tally with scale='rank'"
+    return "for skewed scores tally with scale='logit' or scale='rank'"
 
 
 def risk_bandwidth(view: GroupView, smoothing: Smoothing) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.estimation.bandwidth import NARROWEST, settle
+from evenscore.estimation.bandwidth import NARROWEST, finer_words, settle
 from evenscore.estimation.kernels import inverse_weight
 from evenscore.estimation.smoothing import Smoothing, unsmoothed
 from evenscore.tallies.pairs import PairMatrices
@@ -140,14 +140,33 @@ def compare_rest(own: GroupView, whole: GroupView) -> Comparison:
 
 
 def overlap(comparison: Comparison) -> tuple[float, float]:
-    """Where both sides have people: the larger of the 5 % and the smaller of the 95 % quantiles, on the axis."""
+    """Where both sides have people: the larger of the 5 % and the smaller of the 95 % quantiles, on the axis.
+
+    Both are the same place when all people share one cell, inside which nothing is known.
+    """
     limits = np.array([side.quantiles(OVERLAP) for side in comparison.sides])
+    if _shared_cell(comparison) is not None:
+        return float(limits.mean()), float(limits.mean())
     return float(limits[:, 0].max()), float(limits[:, 1].min())
+
+
+def _shared_cell(comparison: Comparison) -> int | None:
+    """The one cell that everybody is in although there are others; None when people are in several, or a cell is a score."""
+    used = comparison.a.cells[comparison.weight > 0]
+    lattice = comparison.a.lattice
+    return int(used[0]) if len(used) == 1 and lattice.n_cells > 1 and not lattice.discrete else None
 
 
 def no_overlap(comparison: Comparison) -> str:
     """Why nothing can be compared: where each side has its scores."""
     ranges = []
+    cell = _shared_cell(comparison)
+    if cell is not None:
+        low, high = comparison.a.lattice.limits(np.array([cell]), comparison.a.score[comparison.weight > 0])
+        return (
+            f"all scores are in one of the {comparison.a.lattice.n_cells} cells, from {low[0]:.3g} to {high[0]:.3g}, inside which "
+            f"nothing can be compared; {finer_words(comparison.a.lattice)}"
+        )
     for side in comparison.sides:
         low, high = side.lattice.to_score(side.quantiles(OVERLAP))
         ranges.append(f"{side.name} has 90 % of its scores in [{low:.3g}, {high:.3g}]")

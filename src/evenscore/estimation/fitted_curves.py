@@ -107,7 +107,7 @@ class Curves(Table):
         return f"Expected outcome by score, {name}, weighted per {self.weighting}, {1 - self.alpha:.0%} intervals"
 
     def _notes(self) -> list[str]:
-        return ["ci: for each point by itself; band: for all points of the curve at once"]
+        return ["ci: for each point by itself; band: for all points of the curve at once", *self.lattice.notes]
 
 
 @in_one_thread
@@ -136,8 +136,8 @@ def curves(
     kernel
         "gaussian", "epanechnikov", "box", "triangular", "gaussian4" or "gaussian6".
     bandwidth
-        A number in units of the scale, or a rule: "band" (users^-1/4), "test" (users^-1/5), "theorem" (users^-1/3 for ordinary
-        kernels) or "risk" (by user folds). Each group has its own.
+        A number in units of the scale, which ``scale=`` of the tally should name then, or a rule: "band" (users^-1/4), "test"
+        (users^-1/5), "theorem" (users^-1/3 for ordinary kernels) or "risk" (by user folds). Each group has its own.
     grid
         Scores to estimate at; by default 50 quantiles of each group's scores, or all values when there are at most 20.
     weighting

@@ -9,12 +9,12 @@ import numpy as np
 from evenscore.errors import OptionError, is_finite, require_option, shortened
 from evenscore.estimation.kernels import Kernel, Smoother, indicator_smoother, inverse_weight, kernel_for, local_fits, smoother
 from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.scale_choice import FEW_VALUES as FEW_VALUES
 from evenscore.tallies.tally_state import CellSums
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
 RULES = ("test", "band", "theorem", "risk")
-FEW_VALUES = 20  # up to this many distinct scores are not smoothed
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from evenscore.estimation.bandwidth import narrow_words
+from evenscore.estimation.bandwidth import finer_words, narrow_words
 from evenscore.estimation.comparison import Comparison
 from evenscore.estimation.gaps import MIN_EFFECTIVE, Process, enough_users, skewed_words
 from evenscore.estimation.pairwise import not_shown
@@ -79,7 +79,7 @@ def too_coarse_words(tally: Tally, smoothing: Smoothing) -> str:
     if not narrow_words(tally.lattice, smoothing):
         bent = f"the curve bends so much within the bandwidth {smoothing.h:.3g} that it could make all of the gap"
         return f"{bent}; more users are needed"
-    remedy = "release with a smaller min_users" if tally.released else "tally with more cells"
+    remedy = "release with a smaller min_users" if tally.released else finer_words(tally.lattice)
     return f"the {tally.lattice.n_cells} cells are too coarse: how the two differ inside them could make all of the gap; {remedy}"
 
 

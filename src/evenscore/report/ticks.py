@@ -80,8 +80,10 @@ def score_ticks(lattice: Lattice, limits: Limits) -> Ticks | None:
     if lattice.scale == "score":
         return None
     if lattice.scale == "logit":
-        scores = (0.0001, 0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999, 0.9999)
+        scores = (1e-6, 1e-5, 0.0001, 0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999, 0.9999)
         positions = lattice.to_axis(np.array(scores))
-        return tuple((float(x), tick_text(s)) for x, s in zip(positions, scores, strict=True) if limits[0] <= x <= limits[1])
-    positions = np.linspace(*limits, 6)
-    return tuple((float(x), f"{s:.3g}") for x, s in zip(positions, lattice.to_score(positions), strict=True))
+        ticks = tuple((float(x), tick_text(s)) for x, s in zip(positions, scores, strict=True) if limits[0] <= x <= limits[1])
+        if len(ticks) > 1:
+            return ticks
+    rounded = np.unique([float(f"{score:.2g}") for score in lattice.to_score(np.linspace(*limits, 8)[1:-1])])
+    return tuple((float(x), tick_text(s)) for x, s in zip(lattice.to_axis(rounded), rounded, strict=True))

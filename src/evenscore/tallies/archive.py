@@ -107,7 +107,7 @@ def save_tally(tally: Tally, path: Path) -> None:
         packed = [_compress(array, level=0) for array in arrays.values()]
     header = _Header(
         made_with=__version__,
-        lattice=tally.lattice.to_dict(),
+        lattice=tally.lattice.unread.to_dict(),
         groups=[_Group(pack_label(label), *(getattr(group, name) for name in COUNTS)) for label, group in tally.by_group],
         blocks=[_BlockEntry.of(BLOCKS[name], tally.cross_blocks.get(name, ())) for name in tally.block_names],
         arrays=[

@@ -1,4 +1,4 @@
-"""Scales of the score axis: the score itself, or its logit."""
+"""Scales of the score axis: the score itself, its logit, or its rank."""
 
 from __future__ import annotations
 
@@ -44,6 +44,23 @@ def end_values_inside(positions: Floats) -> Floats:
     return np.where(np.isfinite(positions), positions, np.where(positions > 0, finite[-1] + step, finite[0] - step))
 
 
+def rank_limits(n_cells: int, weight: Floats | None) -> Floats:
+    """Limits of cells as shares of the people below them, or of the cells where nobody was counted, (n_cells + 1,)."""
+    if weight is None:
+        return np.arange(n_cells + 1) / n_cells
+    weight = np.maximum(weight, 1e-9 * weight.sum())  # a cell without people keeps a little room, so that no two edges are one
+    return np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum()
+
+
+def typical_width(widths: Floats, weight: Floats | None) -> float:
+    """The median width of cells, weighted with the people in them where they are known."""
+    if weight is None:
+        return float(np.median(widths))
+    order = np.argsort(widths)
+    upto = np.cumsum(weight[order])
+    return float(widths[order][np.searchsorted(upto, upto[-1] / 2)])
+
+
 @dataclass(frozen=True, slots=True)
 class Quantiles:
     """Quantiles of scores that are somewhere else; ``at_ranks`` gives the scores of some ranks (from 0)."""
@@ -53,12 +70,12 @@ class Quantiles:
     high: float
     at_ranks: Callable[[Ints], Floats]
 
-    def between(self, share: float) -> float:
-        """Interpolated between the two nearest scores, as ``np.quantile`` does."""
-        place = (self.n_rows - 1) * share
-        below = int(place)
-        pair = self.at_ranks(np.array([below, min(below + 1, self.n_rows - 1)]))
-        return float(np.quantile(pair, place - below))
+    def between(self, *shares: float) -> list[float]:
+        """Interpolated between the two nearest scores, as ``np.quantile`` does; all of them with one look at the scores."""
+        places = [(self.n_rows - 1) * share for share in shares]
+        ranks = [rank for place in places for rank in (int(place), min(int(place) + 1, self.n_rows - 1))]
+        pairs = self.at_ranks(np.array(ranks)).reshape(-1, 2)
+        return [float(np.quantile(pair, place - int(place))) for pair, place in zip(pairs, places, strict=True)]
 
     def at_or_above(self, shares: Floats) -> Floats:
         """The smallest scores with at least these shares of rows at or below them: ``method="inverted_cdf"``."""

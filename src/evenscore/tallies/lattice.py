@@ -10,18 +10,19 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from evenscore.data.columns import number_array
 from evenscore.errors import DataError, OptionError, is_finite, require_count, require_option, shortened
-from evenscore.tallies.axis import Quantiles, backward, end_values_inside, forward, inside_unit
+from evenscore.tallies.axis import Quantiles, backward, end_values_inside, forward, inside_unit, rank_limits, typical_width
+from evenscore.tallies.edges import MAX_CELLS as MAX_CELLS
+from evenscore.tallies.edges import few_distinct, find_in_unit, find_near_even, unit_edges, with_cuts
 from evenscore.types import Floats, Ints
 
-SCALES = ("score", "logit", "rank")
-MAX_CELLS = 512
+SCALES = ("auto", "score", "logit", "rank")
 TAIL = 0.0005  # beyond these quantiles scores share an end cell, so that one outlier spoils nothing
-CHUNK = 1 << 16
-ORDER = ("edges", "values", "scale", "low", "high", "open_ended", "max_cells")
+HALF = (0.25, 0.75)  # quantiles between which half of the rows lie
+CROWDED = 1 / 8  # of the range: when half of the rows lie closer together, equal cells would be too coarse for them
+ORDER = ("edges", "values", "scale", "low", "high", "open_ended", "max_cells", "auto", "weight", "reason")
 
 
 class Lattice:
@@ -37,18 +38,25 @@ class Lattice:
     cuts
         Scores that must be cell edges, such as a decision threshold.
     scale
-        "score" (equal steps of the score) or "logit" (equal steps of log(s / (1 - s)), for skewed probabilities). A "rank"
-        lattice (equal numbers of rows) needs data: ``Lattice.from_scores``.
+        "auto": cells of [0, 1] are fine at both ends, those of other ranges equal, and each tally on them chooses the scale that
+        suits its scores. "score" (equal steps of the score) or "logit" (equal steps of log(s / (1 - s)), for skewed
+        probabilities) for that scale and no other. A "rank" lattice (equal numbers of rows) needs data:
+        ``Lattice.from_scores``.
 
     Examples
     --------
-    >>> Lattice(0, 1, cells=4).edges
+    >>> Lattice(0, 1, cells=4, scale="score").edges
     array([0.25, 0.5 , 0.75])
+    >>> Lattice(0, 1, cells=8).edges.round(4)
+    array([0.0003, 0.0432, 0.2478, 0.5   , 0.7522, 0.9568, 0.9997])
     >>> Lattice(300, 850, cells=5, cuts=[620]).edges
     array([300.        , 483.33333333, 620.        , 850.        ])
     """
 
-    __slots__ = ("edges", "high", "low", "max_cells", "open_ended", "scale", "values")
+    # auto: the scale is what a tally on the lattice chose, from the weight (n_cells,) of people in the cells and for this reason;
+    # "auto" itself, weight None and no reason as long as nobody is in them.
+
+    __slots__ = ORDER
 
     edges: Floats
     values: Floats | None
@@ -57,11 +65,12 @@ class Lattice:
     high: float
     open_ended: bool
     max_cells: int
+    auto: bool
+    weight: Floats | None
+    reason: str
 
-    def __init__(
-        self, low: float, high: float, *, cells: int = MAX_CELLS, cuts: Iterable[float] = (), scale: str = "score"
-    ) -> None:
-        _check_cells(cells)
+    def __init__(self, low: float, high: float, *, cells: int = MAX_CELLS, cuts: Iterable[float] = (), scale: str = "auto") -> None:
+        require_count("cells", cells, high=MAX_CELLS)
         require_option("scale", scale, SCALES)
         if scale == "rank":
             raise OptionError("a lattice on scale='rank' needs scores: use es.tally(..., scale='rank') and reuse its lattice")
@@ -74,20 +83,18 @@ class Lattice:
             raise OptionError(f"cells={cells}: a lattice with end cells needs at least 3")
         if scale == "logit":
             low, high = (float(np.clip(limit, 1e-6, 1 - 1e-6)) for limit in (low, high))
-        axis = np.linspace(forward(low, scale), forward(high, scale), cells - 1 if open_ended else cells + 1)
-        edges = backward(axis, scale)
-        edges[0], edges[-1] = low, high
-        self._set(_with_cuts(edges if open_ended else edges[1:-1], cuts), None, scale, float(low), float(high), open_ended, cells)
+        if scale == "auto" and not open_ended:
+            edges = np.array(unit_edges(cells))
+        else:
+            axis = np.linspace(forward(low, scale), forward(high, scale), cells - 1 if open_ended else cells + 1)
+            edges = backward(axis, scale)
+            edges[0], edges[-1] = low, high
+            edges = edges if open_ended else edges[1:-1]
+        self._set(with_cuts(edges, cuts), None, scale, float(low), float(high), open_ended, cells, *_choice(scale))
 
-    def _set(
-        self, edges: Floats, values: Floats | None, scale: str, low: float, high: float, open_ended: bool, max_cells: int
-    ) -> None:
-        edges.setflags(write=False)
-        for name, value in zip(
-            ORDER,
-            (edges, values, scale, low, high, open_ended, max_cells),
-            strict=True,
-        ):
+    def _set(self, *parts: Any) -> None:
+        parts[0].setflags(write=False)
+        for name, value in zip(ORDER, parts, strict=True):
             object.__setattr__(self, name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -97,15 +104,23 @@ class Lattice:
         raise AttributeError("a Lattice does not change; make a new one")
 
     @classmethod
-    def _make(
-        cls, edges: Floats, values: Floats | None, scale: str, low: float, high: float, open_ended: bool, max_cells: int
-    ) -> Lattice:
+    def _make(cls, *parts: Any) -> Lattice:
         lattice = cls.__new__(cls)
-        lattice._set(edges, values, scale, low, high, open_ended, max_cells)
+        lattice._set(*parts)
         return lattice
 
+    def on_scale(self, scale: str, weight: Floats | None, reason: str) -> Lattice:
+        """The same cells, with the scale that was chosen for people of this weight in them, and why."""
+        kept = (getattr(self, name) for name in ORDER[3:-2])
+        return Lattice._make(self.edges, self.values, scale, *kept, weight, reason)
+
+    @property
+    def unread(self) -> Lattice:
+        """The same cells before any scale was chosen."""
+        return self.on_scale("auto", None, "") if self.auto else self
+
     @classmethod
-    def from_values(cls, values: ArrayLike, *, scale: str = "score", max_cells: int = MAX_CELLS) -> Lattice:
+    def from_values(cls, values: ArrayLike, *, scale: str = "auto", max_cells: int = MAX_CELLS) -> Lattice:
         """A cell for each distinct score: nothing is rounded.
 
         >>> Lattice.from_values([1, 2, 5]).cell([2.0, 5.0, 1.0])
@@ -120,12 +135,13 @@ class Lattice:
         if scale == "logit" and not (points[0] >= 0 and points[-1] <= 1):
             raise OptionError(f"scale='logit' needs scores between 0 and 1; they run from {points[0]:g} to {points[-1]:g}")
         points.setflags(write=False)
-        return cls._make(points[1:].copy(), points, scale, float(points[0]), float(points[-1]), False, max_cells)
+        limits = float(points[0]), float(points[-1])
+        return cls._make(points[1:].copy(), points, scale, *limits, False, max_cells, *_choice(scale))
 
     @classmethod
-    def from_scores(cls, scores: ArrayLike, *, cells: int = MAX_CELLS, cuts: Iterable[float] = (), scale: str = "score") -> Lattice:
+    def from_scores(cls, scores: ArrayLike, *, cells: int = MAX_CELLS, cuts: Iterable[float] = (), scale: str = "auto") -> Lattice:
         """The lattice that suits these scores; the order of the scores does not matter."""
-        _check_cells(cells)
+        require_count("cells", cells, high=MAX_CELLS)
         require_option("scale", scale, SCALES)
         array = np.asarray(scores)
         if array.size == 0:
@@ -135,7 +151,7 @@ class Lattice:
             raise DataError("scores must be finite; use nulls='drop' to leave out missing ones")
         if scale == "logit" and not (low >= 0 and high <= 1):
             raise DataError(f"scale='logit' needs scores between 0 and 1; these run from {low:g} to {high:g}")
-        distinct = _few_distinct(array, cells)
+        distinct = few_distinct(array, cells)
         if distinct is not None:
             return cls.from_values(distinct, scale=scale, max_cells=cells)
 
@@ -148,17 +164,30 @@ class Lattice:
     def from_quantiles(cls, scores: Quantiles, *, cells: int, cuts: Iterable[float], scale: str) -> Lattice:
         """The lattice that suits many distinct scores, of which only some order statistics are looked at."""
         low, high = scores.low, scores.high
-        if scale == "rank":
-            edges = np.unique(scores.at_or_above(np.linspace(0, 1, cells + 1)))
-            return cls._make(_with_cuts(edges[1:-1], cuts), None, "rank", float(edges[0]), float(edges[-1]), False, cells)
-        if scale == "score" and low >= 0 and high <= 1:
+        if scale in ("auto", "score") and low >= 0 and high <= 1:
             return cls(0.0, 1.0, cells=cells, cuts=cuts, scale=scale)
-        inner_low, inner_high = scores.between(TAIL), scores.between(1 - TAIL)
+        if scale == "rank":
+            return cls._by_rank(scores, cells, cuts, scale)
+        inner_low, below, above, inner_high = scores.between(TAIL, *HALF, 1 - TAIL)
+        if scale == "auto" and above - below < CROWDED * (inner_high - inner_low):
+            return cls._by_rank(scores, cells, cuts, scale)
         if not inner_low < inner_high:
             inner_low, inner_high = low, high
         if scale == "logit":
             inner_low, inner_high = inside_unit(inner_low, inner_high)
         return cls(inner_low, inner_high, cells=cells, cuts=cuts, scale=scale)
+
+    @classmethod
+    def _by_rank(cls, scores: Quantiles, cells: int, cuts: Iterable[float], scale: str) -> Lattice:
+        """Cells with equal numbers of rows."""
+        edges = np.unique(scores.at_or_above(np.linspace(0, 1, cells + 1)))
+        limits = float(edges[0]), float(edges[-1])
+        return cls._make(with_cuts(edges[1:-1], cuts), None, scale, *limits, False, cells, *_choice(scale))
+
+    @property
+    def notes(self) -> list[str]:
+        """Which scale was chosen and why, if one was."""
+        return [f"scale: {self.scale}, {self.reason}"] if self.reason else []
 
     @property
     def n_cells(self) -> int:
@@ -173,31 +202,21 @@ class Lattice:
     def cell(self, scores: ArrayLike) -> Ints:
         """The cell of each score."""
         array = np.asarray(scores, dtype=np.float64)
-        step = self._step()
-        if step is None:
+        if self.auto and self.is_unit:
+            return find_in_unit(array, self.edges)
+        if self.discrete or not (self.auto or self.scale == "score"):
             return np.searchsorted(self.edges, array, side="right")
-        first = self.low - step if self.open_ended else self.low
-        guess = np.floor((array - first) * (1 / step))
-        cells = np.clip(guess, 0, len(self.edges), out=guess).astype(np.int64)
-        if not self.open_ended and np.log2(self.n_cells).is_integer() and step == 1 / self.n_cells:
-            # Edges are multiples of a power of two: the product above was exact, unless a cut moved one.
-            uniform = np.arange(1, self.n_cells) / self.n_cells
-            if np.array_equal(self.edges, uniform):
-                return cells
-        padded = np.concatenate([[-np.inf], self.edges, [np.inf]])
-        cells += array >= padded[cells + 1]
-        cells -= array < padded[cells]
-        return cells
+        return find_near_even(array, self.edges, self.low, self.high, self.open_ended)
 
-    def _step(self) -> float | None:
-        """The width of a cell if all inner edges are within half a cell of equal steps."""
-        if self.scale != "score" or self.discrete or len(self.edges) < 2:
-            return None
-        steps = len(self.edges) - 1 if self.open_ended else len(self.edges) + 1
-        step = (self.high - self.low) / steps
-        start = self.low if self.open_ended else self.low + step
-        uniform = start + step * np.arange(len(self.edges))
-        return step if np.abs(self.edges - uniform).max() <= 0.5 * step else None
+    @property
+    def is_unit(self) -> bool:
+        """Whether cells cover [0, 1] without end cells, whatever scores there are."""
+        return self.values is None and not self.open_ended and (self.low, self.high) == (0.0, 1.0)
+
+    @property
+    def ends_at_data(self) -> bool:
+        """Whether the range ends with the lowest and the highest score that somebody has."""
+        return self.discrete or (self.scale == "rank" and not self.auto) or not (self.open_ended or self.is_unit)
 
     def first_cell(self, cut: float) -> int | None:
         """The first cell of the scores >= cut, or None when the cut runs through a cell."""
@@ -228,12 +247,19 @@ class Lattice:
             middle = (points[1:] + points[:-1]) / 2
             return np.concatenate([points[:1], middle, points[-1:]])
         if self.scale == "rank":
-            ranks = np.arange(len(self.edges) + 2, dtype=np.float64)
-            return ranks / ranks[-1]
-        inner = forward(self.edges, self.scale)
-        if not self.open_ended:
+            return rank_limits(self.n_cells, self.weight)
+        return self._limits(forward(self.edges, self.scale), endless=self.open_ended or self.scale == "logit")
+
+    @property
+    def _score_edges(self) -> Floats:
+        """Limits of the cells as scores, (n_cells + 1,)."""
+        return self._limits(self.edges, endless=self.open_ended)
+
+    def _limits(self, inner: Floats, *, endless: bool) -> Floats:
+        """Inner edges with the ends of the range; an end cell without an end is as wide as others."""
+        if not endless or len(inner) == 0:
             return np.concatenate([[self.low], inner, [self.high]])
-        width = (inner[-1] - inner[0]) / max(len(inner) - 1, 1)
+        width = (inner[-1] - inner[0]) / (len(inner) - 1) if len(inner) > 1 else 1.0
         return np.concatenate([[inner[0] - width], inner, [inner[-1] + width]])
 
     @property
@@ -243,13 +269,16 @@ class Lattice:
 
     @property
     def cell_width(self) -> float:
-        """The typical width of a cell on the axis."""
-        return float(np.median(self.cell_widths))
+        """The typical width of a cell on the axis, of one with people where that is known."""
+        return typical_width(self.cell_widths, self.weight)
 
     def _value_positions(self) -> Floats:
         assert self.values is not None
-        if self.scale == "rank":
+        if self.scale == "rank" and self.weight is None:
             return (np.arange(len(self.values)) + 0.5) / len(self.values)
+        if self.scale == "rank":
+            ranks = rank_limits(self.n_cells, self.weight)
+            return (ranks[1:] + ranks[:-1]) / 2
         if self.scale == "logit":
             return end_values_inside(forward(self.values, "logit"))
         return self.values
@@ -281,8 +310,8 @@ class Lattice:
             inside = np.clip(np.where(np.isfinite(mean_scores), mean_scores, 0.5), 1e-9, 1 - 1e-9)
             slopes = 1 / (inside * (1 - inside))
         elif self.scale == "rank":
-            slopes = np.diff(self.axis_edges) / np.diff(np.concatenate([[self.low], self.edges, [self.high]]))
-        if self.open_ended:
+            slopes = np.diff(self.axis_edges) / np.diff(self._score_edges)
+        if self.open_ended or self.scale == "logit":
             slopes[[0, -1]] = 0.0
         return slopes
 
@@ -293,7 +322,7 @@ class Lattice:
             return forward(array, self.scale)
         if self.values is not None:
             return np.interp(array, self.values, self._value_positions())
-        return np.interp(array, np.concatenate([[self.low], self.edges, [self.high]]), self.axis_edges)
+        return np.interp(array, self._score_edges, self.axis_edges)
 
     def to_score(self, positions: ArrayLike) -> Floats:
         """Positions on the axis in units of the score."""
@@ -301,14 +330,15 @@ class Lattice:
         if self.values is not None:
             return np.interp(array, self._value_positions(), self.values)
         if self.scale == "rank":
-            return np.interp(array, self.axis_edges, np.concatenate([[self.low], self.edges, [self.high]]))
+            return np.interp(array, self.axis_edges, self._score_edges)
         return backward(array, self.scale)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Lattice):
             return NotImplemented
         return (
-            self.scale == other.scale
+            (self.scale == other.scale or (self.auto and other.auto))
+            and self.auto == other.auto
             and self.discrete == other.discrete
             and self.open_ended == other.open_ended
             and (self.low, self.high) == (other.low, other.high)
@@ -316,24 +346,20 @@ class Lattice:
         )
 
     def __hash__(self) -> int:
-        return hash((self.scale, self.discrete, self.open_ended, self.low, self.high, self.edges.tobytes()))
+        return hash(
+            ("auto" if self.auto else self.scale, self.discrete, self.open_ended, self.low, self.high, self.edges.tobytes())
+        )
 
     def __repr__(self) -> str:
         kind = f"{self.n_cells} values" if self.discrete else f"{self.n_cells} cells"
         scale = "" if self.scale == "score" else f", scale={self.scale!r}"
+        if self.auto:
+            scale = ", scale='auto'" + (f" ({self.scale})" if self.reason else "")
         return f"<Lattice of {kind} from {self.low:.6g} to {self.high:.6g}{scale}>"
 
-    def united(self, other: Lattice) -> Lattice | None:
-        """A lattice of values that holds the values of both, while small enough."""
-        if self.values is None or other.values is None or self.scale != other.scale:
-            return None
-        values = np.union1d(self.values, other.values)
-        limit = max(self.max_cells, other.max_cells)
-        return Lattice.from_values(values, scale=self.scale, max_cells=limit) if len(values) <= limit else None
-
     def to_dict(self) -> dict[str, object]:
-        """Everything needed to make it again."""
-        return {
+        """Everything needed to make it again, together with the edges."""
+        settings: dict[str, object] = {
             "low": self.low,
             "high": self.high,
             "scale": self.scale,
@@ -341,6 +367,11 @@ class Lattice:
             "max_cells": self.max_cells,
             "discrete": self.discrete,
         }
+        if self.auto and self.scale != "auto":
+            settings |= {"auto": True, "reason": self.reason}
+            if self.scale == "rank" and self.weight is not None:
+                settings["weight"] = self.weight.tolist()
+        return settings
 
     @classmethod
     def from_parts(cls, edges: Floats, settings: dict[str, object]) -> Lattice:
@@ -351,46 +382,18 @@ class Lattice:
         if len(edges) > 4 * MAX_CELLS or not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
             raise OptionError("the lattice's edges are not ascending")
         if settings["discrete"]:
-            return cls.from_values(np.concatenate([[low], edges]), scale=scale, max_cells=max(max_cells, len(edges) + 1))
-        return cls._make(edges.copy(), None, scale, low, high, bool(settings["open_ended"]), max_cells)
+            lattice = cls.from_values(np.concatenate([[low], edges]), scale=scale, max_cells=max(max_cells, len(edges) + 1))
+        else:
+            lattice = cls._make(edges.copy(), None, scale, low, high, bool(settings["open_ended"]), max_cells, *_choice(scale))
+        if not settings.get("auto"):
+            return lattice
+        weight = None if settings.get("weight") is None else np.asarray(settings["weight"], dtype=np.float64)
+        if weight is not None and not (weight.shape == (lattice.n_cells,) and weight.min() >= 0 < weight.sum() < np.inf):
+            raise OptionError("the lattice's weights do not fit its cells")
+        object.__setattr__(lattice, "auto", True)
+        return lattice.on_scale(scale, weight, str(settings.get("reason", "")))
 
 
-def _check_cells(cells: int) -> None:
-    require_count("cells", cells, high=MAX_CELLS)
-
-
-def _with_cuts(edges: Floats, cuts: Iterable[float]) -> Floats:
-    """The edges with each cut among them; a cut takes the place of the nearest edge that is not a cut itself."""
-    edges = np.array(edges, dtype=np.float64)
-    wanted = np.unique(number_array("cuts", cuts))
-    if len(wanted) > 2 * MAX_CELLS:
-        raise OptionError(f"{len(wanted)} cuts: at most {2 * MAX_CELLS} are possible")
-    free = ~np.isin(edges, wanted)
-    for cut in wanted:
-        if cut in edges:
-            continue
-        inside = len(edges) > 1 and edges[0] < cut < edges[-1]
-        candidates = np.flatnonzero(free)
-        if inside and len(candidates):
-            nearest = candidates[np.argmin(np.abs(edges[candidates] - cut))]
-            spacing = np.diff(edges)[max(nearest - 1, 0) : nearest + 1].max()
-            if abs(edges[nearest] - cut) <= 0.5 * spacing:
-                edges[nearest], free[nearest] = cut, False
-                continue
-        place = int(np.searchsorted(edges, cut))
-        edges, free = np.insert(edges, place, cut), np.insert(free, place, False)
-    return edges
-
-
-def _few_distinct(scores: NDArray[np.floating], limit: int) -> Floats | None:
-    """The distinct scores if there are at most ``limit`` of them; stops looking as soon as there are more."""
-    known = np.unique(scores[:CHUNK])
-    for start in range(CHUNK, len(scores), CHUNK):
-        if len(known) > limit:
-            return None
-        chunk = scores[start : start + CHUNK]
-        near = np.searchsorted(known, chunk).clip(max=len(known) - 1)
-        fresh = chunk[known[near] != chunk]
-        if len(fresh):
-            known = np.union1d(known, fresh)
-    return known.astype(np.float64) if len(known) <= limit else None
+def _choice(scale: str) -> tuple[bool, None, str]:
+    """Whether a scale will be chosen; nobody is in the cells yet, and there is no reason."""
+    return scale == "auto", None, ""

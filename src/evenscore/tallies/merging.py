@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import numpy as np
@@ -14,7 +15,7 @@ from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.reshaping import drop_blocks, recentre, remap
 from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally
-from evenscore.types import Floats
+from evenscore.types import Floats, Ints
 
 
 def add(a: Tally, b: Tally) -> Tally:
@@ -99,20 +100,60 @@ def _refuse_shared_users(a: Tally, b: Tally) -> None:
 
 
 def _same_lattice(a: Tally, b: Tally) -> tuple[Tally, Tally]:
-    if a.lattice == b.lattice:
-        return a, b
-    united = a.lattice.united(b.lattice)
+    united = common_lattice(a.lattice, b.lattice)
     if united is None:
-        raise MergeError(
-            f"the tallies have different lattices: {a.lattice!r} and {b.lattice!r}; tally the second shard again on the lattice of "
-            "the first: es.tally(data, ..., lattice=first), or evenscore tally ... --lattice first.tally"
-        )
-    return _on_values(a, united), _on_values(b, united)
+        raise MergeError(f"the tallies have different lattices: {a.lattice!r} and {b.lattice!r}; {remedy(a.lattice, b.lattice)}")
+    return _moved_to(a, united), _moved_to(b, united)
 
 
-def _on_values(tally: Tally, lattice: Lattice) -> Tally:
-    cells = lattice.cell(cast(Floats, tally.lattice.values))
-    return remap(tally, lattice, [cells] * len(tally.groups))
+def common_lattice(a: Lattice, b: Lattice) -> Lattice | None:
+    """A lattice that tallies on both fall into exactly: one of all their values, or of [0, 1] where the scale is chosen anew."""
+    if a == b:
+        return a
+    scales = {lattice.scale for lattice in (a, b) if not lattice.auto}  # a scale that was asked for stays
+    if len(scales) > 1:
+        return None
+    if a.values is not None and b.values is not None:
+        values, limit = np.union1d(a.values, b.values), max(a.max_cells, b.max_cells)
+        if len(values) <= limit:
+            return Lattice.from_values(values, scale=scales.pop() if scales else "auto", max_cells=limit)
+        return Lattice(0, 1, cells=limit) if not scales and values[0] >= 0 and values[-1] <= 1 else None
+    cells, values_only = (a, b) if a.values is None else (b, a)
+    inside = values_only.discrete and values_only.low >= 0 and values_only.high <= 1
+    return cells if not scales and cells.is_unit and inside else None
+
+
+def remedy(a: Lattice, b: Lattice) -> str:
+    """What to do about lattices that do not fit: the call that makes tallies which do."""
+    low, high = min(a.low, b.low), max(a.high, b.high)
+    limits = f"{_limit(low, math.floor)}, {_limit(high, math.ceil)}"
+    scale = "" if a.auto or b.auto else f", scale={a.scale!r}"
+    fixed = ""
+    if a.auto == b.auto and a.max_cells == b.max_cells and (a.auto or a.scale == b.scale != "rank") and low < high:
+        fixed = f"; or tally every shard with lattice=es.Lattice({limits}{scale}), or --lattice {limits.replace(', ', ':')}"
+    return (
+        "tally the second shard again on the lattice of the first: es.tally(data, ..., lattice=first), or evenscore tally ... "
+        f"--lattice first.tally{fixed}"
+    )
+
+
+def _limit(value: float, to: Callable[[float], int]) -> str:
+    """A limit with two digits, rounded outwards."""
+    if value == 0:
+        return "0"
+    step = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
+    return f"{to(value / step) * step:.6g}"
+
+
+def _moved_to(tally: Tally, lattice: Lattice) -> Tally:
+    if tally.lattice == lattice:
+        return tally
+    return remap(tally, lattice, [moved_cells(tally.lattice, lattice)] * len(tally.groups))
+
+
+def moved_cells(old: Lattice, new: Lattice) -> Ints:
+    """Where the cells of the old lattice, (n_cells,), lie on one that ``common_lattice`` gave."""
+    return np.arange(old.n_cells) if old == new else new.cell(cast(Floats, old.values))
 
 
 def _common_centre(a: Tally, b: Tally) -> float:

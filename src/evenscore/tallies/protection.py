@@ -239,8 +239,6 @@ def _score_widths(lattice: Lattice) -> Floats:
     """How wide cells are in units of the score, (n_cells,); 0 for a cell that is one value."""
     if lattice.discrete:
         return np.zeros(lattice.n_cells)
-    if lattice.scale == "rank":
-        return np.diff(np.concatenate([[lattice.low], lattice.edges, [lattice.high]]))
     return np.diff(lattice.to_score(lattice.axis_edges))
 
 
@@ -252,7 +250,7 @@ def score_limits(tally: Tally, min_users: int) -> tuple[float, float]:
         first = int(np.searchsorted(np.cumsum(weight), min_users))
         last = len(weight) - 1 - int(np.searchsorted(np.cumsum(weight[::-1]), min_users))
         return float(lattice.values[min(first, last)]), float(lattice.values[max(first, last)])
-    if lattice.scale == "rank" and len(lattice.edges) > 2:
+    if lattice.ends_at_data and len(lattice.edges) > 2:
         (low, second), (before, high) = lattice.edges[:2], lattice.edges[-2:]
         return max(lattice.low, float(2 * low - second)), min(lattice.high, float(2 * high - before))
     low, high = lattice.to_score(lattice.axis_edges[[0, -1]]) if lattice.scale != "rank" else (lattice.low, lattice.high)

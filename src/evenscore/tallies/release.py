@@ -153,10 +153,10 @@ def _thinned(group: GroupTally, least_users: Floats) -> GroupTally:
 
 
 def _coarse_lattice(lattice: Lattice, starts: Ints, limits: tuple[float, float]) -> Lattice:
-    settings = lattice.to_dict() | {"discrete": False}
+    settings = lattice.unread.to_dict() | {"discrete": False}
     if lattice.discrete and len(starts) == lattice.n_cells:
         return lattice
-    if lattice.discrete or lattice.scale == "rank":  # which ends with the lowest and the highest score, of one person each
+    if lattice.ends_at_data:  # which are of one person each
         settings["low"], settings["high"] = limits
     if lattice.open_ended and (len(starts) < 3 or starts[1] != 1 or starts[-1] != lattice.n_cells - 1):
         settings["open_ended"] = False  # an end cell that swallowed its neighbour is a cell like others

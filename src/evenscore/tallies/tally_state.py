@@ -182,6 +182,21 @@ class Tally(Table):
     left_out: Mapping[str, str] = field(default_factory=dict)
     rounded: bool = False
 
+    def __post_init__(self) -> None:
+        """On a lattice of scale "auto", sums and scale always fit: whoever makes a tally, or adds two, chooses anew."""
+        if self.lattice.auto:
+            object.__setattr__(self, "lattice", self._lattice_with_scale())
+
+    def _lattice_with_scale(self) -> Lattice:
+        from evenscore.tallies.scale_choice import with_scale
+
+        if not self.groups:
+            return self.lattice.unread
+        known, everybody, score = (np.stack([group.vectors[name][0] for group in self.group_tallies]) for name in ("W", "A", "X"))
+        weight = known.sum(axis=0)
+        mean = np.divide(score.sum(axis=0), weight, out=np.full(len(weight), np.nan), where=weight > 0)
+        return with_scale(self.lattice, everybody, mean)  # also those whose outcome nobody knows, as curves may be continued there
+
     @classmethod
     def zero(cls, lattice: Lattice) -> Tally:
         """The tally of no data: adding it changes nothing."""
@@ -321,7 +336,8 @@ class Tally(Table):
         return f"Tally of {sum(self.n_rows.values()):,} rows on {self.lattice!r}, {users}"
 
     def _notes(self) -> list[str]:
-        notes = [f"{n:,} {'row' if n == 1 else 'rows'} left out: {name} is null" for name, n in self.dropped.items()]
+        notes = self.lattice.notes
+        notes += [f"{n:,} {'row' if n == 1 else 'rows'} left out: {name} is null" for name, n in self.dropped.items()]
         if self.n_spanning:
             notes.append(f"{self.n_spanning:,} users occur in more than one group")
         if self.split is not None:
