@@ -49,18 +49,26 @@ def rule_of_thumb(smoothing: Smoothing, *, deviation: float, users: float) -> fl
 def settle(smoothing: Smoothing, views: Sequence[GroupView]) -> Smoothing:
     """The smoothing with the bandwidth that these views share, as a number on the axis of the lattice."""
     tally = views[0].tally
-    if isinstance(smoothing.bandwidth, str):
-        chosen = _by_rule(smoothing, views)
-        if chosen == 0:  # all scores in one place: any width will do
-            return smoothing.at(FEW_CELLS * tally.lattice.cell_width or 1.0)
-        smoothing = smoothing.at(max(chosen, NARROWEST * tally.lattice.cell_width * smoothing.shape.width))
-    narrow = narrow_words(tally.lattice, smoothing)
-    if narrow and not tally.released:  # whose cells nobody can make finer
-        warn(narrow)
-    return smoothing
+    if spread([view.sums for view in views]) > 0 or not isinstance(smoothing.bandwidth, str):
+        smoothing = by_rule(smoothing, views)
+        narrow = narrow_words(tally.lattice, smoothing)
+        if narrow and not tally.released:  # whose cells nobody can make finer
+            warn(narrow)
+        return smoothing
+    return by_rule(smoothing, views)
 
 
-def _by_rule(smoothing: Smoothing, views: Sequence[GroupView]) -> float:
+def by_rule(smoothing: Smoothing, views: Sequence[GroupView]) -> Smoothing:
+    """The same for who does not mind a bandwidth that is hardly wider than a cell."""
+    if not isinstance(smoothing.bandwidth, str):
+        return smoothing
+    width, chosen = views[0].lattice.cell_width, _rule_width(smoothing, views)
+    if chosen == 0:  # all scores in one place: any width will do
+        return smoothing.at(FEW_CELLS * width or 1.0)
+    return smoothing.at(max(chosen, NARROWEST * width * smoothing.shape.width))
+
+
+def _rule_width(smoothing: Smoothing, views: Sequence[GroupView]) -> float:
     if smoothing.bandwidth == "risk":
         tally, weighting = views[0].tally, views[0].weighting
         groups = [GroupView.of(tally, tally.groups[index], weighting) for view in views for index in view.members]
