@@ -108,7 +108,7 @@ class GroupMap:
             return self.value + normal[:, : self.factor.shape[1]] @ self.factor.T
         z, rate, doubt = normal @ self._directions().T, np.clip(self.value, 0, 1), 1 / self.trials
         spread = rate * (1 - rate) * doubt + (z * doubt / 2) ** 2
-        return np.asarray((rate + z**2 * doubt / 2 + z * np.sqrt(spread)) / (1 + z**2 * doubt))
+        return np.clip((rate + z**2 * doubt / 2 + z * np.sqrt(spread)) / (1 + z**2 * doubt), 0, 1)
 
     def _directions(self) -> Floats:
         """Rows of the factor with length one, (k, r): how the values go together; one that does not vary follows the nearest."""

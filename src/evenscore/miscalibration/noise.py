@@ -46,30 +46,40 @@ EVENTS_OF_SCORE = 2.0  # events' worth of belief that a score is right, for vari
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """What the values of a group scatter around: fit, the expected outcome at its cells (n_cells,); alike, the rows of a user."""
+    """What the values of a group scatter around, as deviations from the centre.
+
+    fit: the expected outcome at its cells that residuals are taken from, (n_cells,), rates moved towards the score; rate: the same
+    where variances are made of it; alike: how alike the rows of a user are.
+    """
 
     fit: Floats
+    rate: Floats
     alike: float
 
     @classmethod
     def each(cls, views: Sequence[GroupView], together: Sequence[GroupView]) -> list[Background]:
         """Of every view; how alike a user's rows are is told by those that stand together."""
         fits = {id(view): expected_outcome(view) for view in views}
-        alike = user_correlation(together, [fits[id(view)] for view in together])
-        return [cls(fits[id(view)], alike) for view in views]
+        alike = user_correlation(together, [fits[id(view)][0] for view in together])
+        return [cls(*fits[id(view)], alike) for view in views]
 
 
-def expected_outcome(view: GroupView) -> Floats:
-    """The score and the smoothed residual, (n_cells,), as deviations from the centre; rates are moved towards the score."""
+def expected_outcome(view: GroupView) -> tuple[Floats, Floats]:
+    """The score and the smoothed residual, (n_cells,), as deviations from the centre; of rates also what variances are made of.
+
+    Few events are followed by a curve too closely, which would take away from what a user's rows have in common; and no rate is
+    as low as a stretch without events looks.
+    """
     smoothing = by_rule(Smoothing(bandwidth="band"), [view])
     matrix = smoother_at(view, view.sums.position, smoothing)
     score, moved = view.score - view.tally.centre, matrix @ view.residual
     if not view.tally.binary:
-        return score + moved
+        return score + moved, score + moved
     score = np.clip(score, 0, 1)
-    fit = np.clip(score + moved, 0, 1)
-    events = view.effective_users(matrix) * np.maximum(rate_spread(fit), rate_spread(score))
-    return np.asarray(score + (fit - score) * events / (events + EVENTS_OF_SCORE))
+    followed = np.clip(score + moved, 0, 1)
+    events = view.effective_users(matrix) * np.maximum(rate_spread(followed), rate_spread(score))
+    fit = score + (followed - score) * events / (events + EVENTS_OF_SCORE)
+    return fit, np.maximum(fit, followed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +127,7 @@ def noise_of(measure: Measure, view: GroupView, background: Background, shape: F
     side, own = rate_law(around, measure.matrix, depend, np.full(len(effective), background.alike), BORROWED_EVENTS)
     share = float(np.median(own))
     covariance = measure.matrix @ mixed_cells(around, share, background.alike) @ measure.matrix.T
-    law_at = _rate_laws(measure, view, around, side)
+    law_at = _rate_laws(measure, view, background.rate, around.cubes, side)
     return Noise(*_draws(measure, view, covariance, share, shape, rng), law_at, fixed=False)
 
 
@@ -142,16 +152,16 @@ def _draws(
     return drawn[:, :-1].astype(np.float32), drawn[:, -1]
 
 
-def _rate_laws(measure: Measure, view: GroupView, around: Around, side: RateLaw) -> Callable[[float], Law]:
-    """Laws of 0/1 outcomes with the rate that a share of the observed error would give."""
-    squares, cubes = measure.matrix**2 * view.sums.V0, measure.matrix**3 * around.cubes
+def _rate_laws(measure: Measure, view: GroupView, reached: Floats, cubes: Floats, side: RateLaw) -> Callable[[float], Law]:
+    """Laws of 0/1 outcomes with the rate that a share of the way from the score to the rate reached would give."""
+    squares, cubes = measure.matrix**2 * view.sums.V0, measure.matrix**3 * cubes
     effect = _ratio(side.squares, squares.sum(axis=1))
     third_effect = _ratio(side.cubes, cubes.sum(axis=1))
     score = np.clip(view.score, 0, 1)
     values = measure.values(view)
 
     def law_at(share: float) -> Law:
-        rate = np.clip(score + share * (around.fit - score), 0, 1)
+        rate = np.clip(score + share * (reached - score), 0, 1)
         variance = squares @ rate_spread(rate) * effect
         third = cubes @ (rate_spread(rate) * (1 - 2 * rate)) * third_effect
         noise = side.noise * variance**2
@@ -177,7 +187,11 @@ def possible_rates(view: GroupView, background: Background, z: float) -> list[Fl
     around, mean = Around.of(view, background.fit), np.full((1, len(view.score)), 1 / view.total)
     depend = Dependence.of(around, mean, effective_users(view, mean))
     side, _ = rate_law(around, mean, depend, np.array([background.alike]), BORROWED_EVENTS)
-    low, high = (float(limit[0]) for limit in side.limits(mean @ view.sums.Y, z))
+    level, half = (
+        mean @ view.sums.Y,
+        side.squares / 2,
+    )  # half an event, as numbers of events come in steps
+    low, high = float(side.limits(level - half, z)[0][0]), float(side.limits(level + half, z)[1][0])
     score = np.clip(view.score, 0, 1)
     expected = float(mean[0] @ (view.sums.W * score))
     rates = []
