@@ -150,13 +150,15 @@ def record_codec(
     order: str = "",
     constants: Mapping[str, Any] | None = None,
     check: Callable[[Value], Value] = _same,
+    later: str = "",
     **codecs: Codec[Any] | None,
 ) -> Codec[Value]:
     """A dataclass as an object that has exactly the dataclass's fields.
 
     keys: what fields are called in a file, where that differs. order: the fields as the file has them, which a checksum depends
-    on. constants: what a file says beside the fields, in front of them. check: refuses or completes what was read. codecs: for
-    fields whose type does not say how they are stored; None leaves a field out, and it is None when it is read.
+    on. constants: what a file says beside the fields, in front of them. check: refuses or completes what was read. later: the last
+    fields, which older files lack; None is left out. codecs: for fields whose type does not say how they are stored; None leaves a
+    field out, and it is None when it is read.
     """
     names, constants = keys or {}, constants or {}
     hints = get_type_hints(kind)
@@ -164,8 +166,9 @@ def record_codec(
     assert not order or sorted(order.split()) == sorted(fields), f"the order does not name every field of {kind.__name__}"
     chosen = {name: codecs[name] if name in codecs else codec_of(hints[name]) for name in order.split() or fields}
     stored = {names.get(name, name): (name, codec) for name, codec in chosen.items() if codec is not None}
-    members = [(key, type(value)) for key, value in constants.items()] + [(key, codec.stored) for key, (_, codec) in stored.items()]
-    struct = msgspec.defstruct(kind.__name__, members, forbid_unknown_fields=True)
+    members: list[tuple[Any, ...]] = [(key, type(value)) for key, value in constants.items()]
+    members += [(key, codec.stored, *([None] if name in later.split() else [])) for key, (name, codec) in stored.items()]
+    struct = msgspec.defstruct(kind.__name__, members, forbid_unknown_fields=True, omit_defaults=True)
 
     def pack(value: Value) -> Any:
         return struct(*constants.values(), *(codec.pack(getattr(value, name)) for name, codec in stored.values()))

@@ -16,6 +16,7 @@ from evenscore.miscalibration import METHODS
 from evenscore.miscalibration.intervals import limits, size_of
 from evenscore.miscalibration.kernel_error import kernel_error
 from evenscore.miscalibration.measure import norm_of, slope_of
+from evenscore.miscalibration.noise import Background
 from evenscore.simulation import PoissonRows
 from evenscore.tallies.view import GroupView
 
@@ -158,6 +159,12 @@ def test_the_lattice_changes_little():
 # Limits
 
 
+def limits_of(measure, view, seed):
+    background = Background.each([view], [view])[0]
+    rng = np.random.default_rng(seed)
+    return size_of(measure, view, lambda: background, alpha=0.05, interval=True, debias=True, rng=rng)
+
+
 def covers(spec, runs, users_seed=0):
     """How often the default limits hold the true error, and their mean width."""
     truth = spec.truth.tce("a")
@@ -167,7 +174,7 @@ def covers(spec, runs, users_seed=0):
         view = GroupView.of(tally, "a", "user")
         smoothing, used = settle(Smoothing(bandwidth="band"), [view]), view.at(view.used)
         measure = kernel_error(used, smoothing, 2)
-        size = size_of(measure, used, alpha=0.05, interval=True, debias=True, rng=np.random.default_rng(run))
+        size = limits_of(measure, used, run)
         inside.append(size.low <= truth <= size.high)
         width.append(size.high - size.low)
     return np.mean(inside), np.mean(width)

@@ -9,6 +9,7 @@ import numpy as np
 
 from evenscore.calibration.maps import GroupMap, covariance_factor
 from evenscore.estimation.inference import small_sample
+from evenscore.estimation.spreads import RateLaw, side_law, user_correlation
 from evenscore.tallies.view import GroupView, no_pairs
 from evenscore.types import Floats, Ints
 
@@ -17,7 +18,8 @@ from evenscore.types import Floats, Ints
 class Fit:
     """A fitted map at k knots, outcomes as deviations from the centre.
 
-    score, value: (k,). matrix, fitted: (k, n_cells), the influence of users on the values: matrix_j y_m - fitted_j w_m.
+    score, value: (k,). matrix, fitted: (k, n_cells), the influence of users on the values: matrix_j y_m - fitted_j w_m. means:
+    whether the values are means of outcomes near them.
     """
 
     score: Floats
@@ -26,6 +28,7 @@ class Fit:
     fitted: Floats
     step: bool = False
     words: str = ""
+    means: bool = True
 
     def at(self, scores: Floats) -> Floats:
         """The map at any scores."""
@@ -56,7 +59,16 @@ def as_map(view: GroupView, fit: Fit) -> GroupMap:
         rows=view.n_rows,
         step=fit.step,
         words=fit.words,
+        trials=_trials(view, fit) if view.tally.binary and fit.means else None,
     )
+
+
+def _trials(view: GroupView, fit: Fit) -> Floats:
+    """How many independent 0/1 outcomes each knot is worth, (k,): 1 / sum l^2 V0 over what a user's rows have in common."""
+    used, at_cells = view.at(view.used), fit.at(view.score)[view.sums.W > 0]
+    law = side_law(used, fit.matrix[:, view.sums.W > 0], at_cells, user_correlation([used], [at_cells]))
+    assert isinstance(law, RateLaw)
+    return 1 / law.squares
 
 
 def average_cells(view: GroupView, owners: list[Ints]) -> tuple[Floats, Floats]:

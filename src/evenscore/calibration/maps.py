@@ -34,7 +34,7 @@ class GroupMap:
     score: ascending (k,); value: (k,); factor: (k, r) with covariance = factor factor'. low, high: what was seen in training, up to
     its cell; beyond, the map is held constant. group: the label, None for all groups together. users, rows: what it was fitted
     on. identity: scores stay as they are. source: "own", or "pooled" when the group had too few users for a map of its own. words:
-    how it was fitted.
+    how it was fitted. trials: (k,), how many independent 0/1 outcomes a knot is worth; None for other outcomes and in older files.
     """
 
     group: Any
@@ -49,6 +49,7 @@ class GroupMap:
     identity: bool = False
     source: str = "own"
     words: str = ""
+    trials: Floats | None = None
 
     @property
     def covariance(self) -> Floats:
@@ -98,8 +99,25 @@ class GroupMap:
         return np.sqrt(((self.design(scores) @ self.factor) ** 2).sum(axis=1))
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Floats:
-        """Draws of the values at the knots, (n_draws, k): what else the map might have been."""
-        return self.value + rng.standard_normal((n_draws, self.factor.shape[1])) @ self.factor.T
+        """Draws of the values at the knots, (n_draws, k): what else the map might have been.
+
+        A rate is drawn as its score limits at a normal quantile (Wilson 1927), which stay in [0, 1] and know what no events allow.
+        """
+        normal = rng.standard_normal((n_draws, max(self.factor.shape[1], 1)))
+        if self.trials is None:
+            return self.value + normal[:, : self.factor.shape[1]] @ self.factor.T
+        z, rate, doubt = normal @ self._directions().T, np.clip(self.value, 0, 1), 1 / self.trials
+        spread = rate * (1 - rate) * doubt + (z * doubt / 2) ** 2
+        return np.clip((rate + z**2 * doubt / 2 + z * np.sqrt(spread)) / (1 + z**2 * doubt), 0, 1)
+
+    def _directions(self) -> Floats:
+        """Rows of the factor with length one, (k, r): how the values go together; one that does not vary follows the nearest."""
+        length = np.sqrt((self.factor**2).sum(axis=1))
+        known = np.flatnonzero(length > 0)
+        if len(known) == 0:
+            return np.ones((len(length), 1))
+        nearest = known[np.abs(known[None, :] - np.arange(len(length))[:, None]).argmin(axis=1)]
+        return np.asarray(self.factor[nearest] / length[nearest, None])
 
     def outside(self, scores: Floats) -> tuple[int, int]:
         """How many scores lie below and above what was seen in training."""

@@ -50,7 +50,7 @@ class Platt:
         factor = view.n_users / max(view.n_users - 2, 1)
         matrix = factor * (value * (1 - value))[:, None] * (at_knots @ slopes)
         words = f"Platt, expit({coefficients[0]:.3g} + {coefficients[1]:.3g} logit s)"
-        return Fit(score, value, matrix, matrix * fitted, words=words)
+        return Fit(score, value, matrix, matrix * fitted, words=words, means=False)
 
     def fold_values(self, view: GroupView) -> Floats:
         """The curve at the cells without each user fold, (n_folds, n_cells)."""

@@ -24,15 +24,14 @@ def to_reference(own: GroupMap, reference: GroupMap) -> GroupMap:
     error, reference_error = own.design(score) @ own.factor, reference.design(value) @ reference.factor
     factor = np.concatenate([error, -reference_error], axis=1) / slope[:, None]
     words = f"{own.words}; on the scale of the reference"
-    return replace(own, score=score, value=value, factor=factor, words=words)
+    return replace(own, score=score, value=value, factor=factor, trials=None, words=words)
 
 
 def identity(reference: GroupMap) -> GroupMap:
     """The reference group keeps its scores."""
     ends = np.unique([reference.low, reference.high])
-    return replace(
-        reference, score=ends, value=ends.copy(), factor=np.zeros((len(ends), 0)), identity=True, words="scores are kept"
-    )
+    still, words = np.zeros((len(ends), 0)), "scores are kept"
+    return replace(reference, score=ends, value=ends.copy(), factor=still, trials=None, identity=True, words=words)
 
 
 def beyond(own: GroupMap, reference: GroupMap, score: Floats, weight: Floats) -> float:

@@ -167,7 +167,7 @@ def _mix(view: GroupView, mixture: Mixture, fits: dict[str, Fit]) -> Fit:
         value += share * (at @ fit.value)
         matrix += share * (at @ fit.matrix)
         fitted += share * (at @ fit.fitted)
-    return Fit(score, value, matrix, fitted)
+    return Fit(score, value, matrix, fitted, means=all(fit.means for fit in fits.values()))
 
 
 def interpolation(knots: Floats, score: Floats) -> Floats:

@@ -32,6 +32,8 @@ def _check_map(group_map: GroupMap) -> GroupMap:
         raise ValueError("the knots are none, out of order or without values")
     if not (math.isfinite(group_map.low) and group_map.low <= group_map.high < math.inf):
         raise ValueError("the range seen in training is not a range")
+    if group_map.trials is not None and not (len(group_map.trials) == len(score) and (group_map.trials > 0).all()):
+        raise ValueError("the knots do not say how many outcomes they are worth")
     return replace(group_map, factor=group_map.factor.reshape(len(score), -1))
 
 
@@ -41,7 +43,9 @@ def _check_groups(calibrator: Calibrator) -> Calibrator:
     return calibrator
 
 
-_MAP = record_codec(GroupMap, keys={"group": "label", "factor": "covariance_factor"}, factor=MATRIX, check=_check_map)
+_MAP = record_codec(
+    GroupMap, keys={"group": "label", "factor": "covariance_factor"}, factor=MATRIX, check=_check_map, later="trials"
+)
 
 FILE = CalibratorFile(
     "calibrator",

@@ -52,18 +52,26 @@ def settle(smoothing: Smoothing, views: Sequence[GroupView], say: Callable[[str]
     rare: for a difference of curves, in which the bias of a wide bandwidth cancels: wider where 0/1 outcomes are rare.
     """
     tally = views[0].tally
-    if isinstance(smoothing.bandwidth, str):
-        chosen = _by_rule(smoothing, views, rare)
-        if chosen == 0:  # all scores in one place: any width will do
-            return smoothing.at(FEW_CELLS * tally.lattice.cell_width or 1.0)
-        smoothing = smoothing.at(max(chosen, NARROWEST * tally.lattice.cell_width * smoothing.shape.width))
+    if spread([view.sums for view in views]) == 0 and isinstance(smoothing.bandwidth, str):
+        return by_rule(smoothing, views)
+    smoothing = by_rule(smoothing, views, rare=rare)
     narrow = narrow_words(tally.lattice, smoothing)
     if narrow and not tally.released:  # whose cells nobody can make finer
         say(narrow)
     return smoothing
 
 
-def _by_rule(smoothing: Smoothing, views: Sequence[GroupView], rare: bool) -> float:
+def by_rule(smoothing: Smoothing, views: Sequence[GroupView], *, rare: bool = False) -> Smoothing:
+    """The same for who does not mind a bandwidth that is hardly wider than a cell."""
+    if not isinstance(smoothing.bandwidth, str):
+        return smoothing
+    width, chosen = views[0].lattice.cell_width, _rule_width(smoothing, views, rare)
+    if chosen == 0:  # all scores in one place: any width will do
+        return smoothing.at(FEW_CELLS * width or 1.0)
+    return smoothing.at(max(chosen, NARROWEST * width * smoothing.shape.width))
+
+
+def _rule_width(smoothing: Smoothing, views: Sequence[GroupView], rare: bool) -> float:
     if smoothing.bandwidth == "risk":
         tally, weighting = views[0].tally, views[0].weighting
         groups = [GroupView.of(tally, tally.groups[index], weighting) for view in views for index in view.members]

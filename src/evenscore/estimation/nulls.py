@@ -21,6 +21,7 @@ from evenscore.estimation.spreads import (
     alike_pairs,
     common_correlation,
     effective_users,
+    mixed_cells,
     number_laws,
     own_number_law,
     rate_law,
@@ -97,8 +98,6 @@ def _of_rates(null: Null, matrix_a: Floats, effective_a: Floats, matrix_b: Float
     common = common_correlation(depend_a, depend_b)
     side_a, own_a = rate_law(null.a, matrix_a, depend_a, common, BORROWED_EVENTS)
     side_b, own_b = rate_law(null.b, matrix_b, depend_b, common, BORROWED_EVENTS)
-    # How estimates go together: as the residuals do, and as rows of a user that are equally correlated would, by how many events
-    # there are to tell. Either is a covariance, so their mixture is one.
     share, rho = float(min(np.median(own_a), np.median(own_b))), float(np.median(common))
     block_a = matrix_a @ mixed_cells(null.a, share, rho) @ matrix_a.T
     block_b = matrix_b @ mixed_cells(null.b, share, rho) @ matrix_b.T
@@ -108,14 +107,6 @@ def _of_rates(null: Null, matrix_a: Floats, effective_a: Floats, matrix_b: Float
         across = float(np.clip(null.shared.sum() / max(float(null.shared_alike.sum()), TINY), -1, 1))
         cross = matrix_a @ (share * null.shared + (1 - share) * across * null.shared_alike) @ matrix_b.T
     return _dispersion(side_a, block_a, effective_a, side_b, block_b, effective_b, cross)
-
-
-def mixed_cells(around: Around, share: float, rho: float) -> Floats:
-    """Residual pairs of 0/1 outcomes: the share of them that is seen, the rest of rows that are equally correlated."""
-    assert around.known is not None and around.alike is not None
-    cells = share * around.residual + (1 - share) * rho * around.alike
-    cells[np.diag_indices(len(cells))] += (1 - share) * (1 - rho) * around.known
-    return cells
 
 
 def _of_numbers(null: Null, matrix_a: Floats, effective_a: Floats, matrix_b: Floats, effective_b: Floats) -> Dispersion:

@@ -14,7 +14,6 @@ from evenscore.estimation.fitted_curves import within_users
 from evenscore.estimation.gaps import MIN_EFFECTIVE, ROUNDING
 from evenscore.estimation.inference import DRAWS, correlation, draw_normal
 from evenscore.estimation.laws import Law
-from evenscore.estimation.nulls import mixed_cells
 from evenscore.estimation.smoothing import Smoothing, unsmoothed
 from evenscore.estimation.spreads import (
     BORROWED_EVENTS,
@@ -25,6 +24,7 @@ from evenscore.estimation.spreads import (
     SideLaw,
     alike_pairs,
     effective_users,
+    mixed_cells,
     number_laws,
     rate_law,
 )

@@ -263,6 +263,17 @@ def shaped(side: RateLaw, around: Around, matrix: Floats, rate: Floats) -> RateL
     return replace(side, squares=squares, cubes=side.cubes * along(matrix**3, around.cubes))
 
 
+def mixed_cells(around: Around, share: float, rho: float) -> Floats:
+    """How 0/1 outcomes of cells go together, (n_cells, n_cells): as residuals do, and as equally correlated rows of a user would.
+
+    share: of the former, by how many events there are to tell. Either is a covariance, so their mixture is one.
+    """
+    assert around.known is not None and around.alike is not None
+    cells = share * around.residual + (1 - share) * rho * around.alike
+    cells[np.diag_indices(len(cells))] += (1 - share) * (1 - rho) * around.known
+    return np.asarray(cells)
+
+
 # Other outcomes
 
 

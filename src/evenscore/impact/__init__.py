@@ -31,6 +31,7 @@ DRAWS = 1000
 SIDES = ("above", "below")
 ALL = "all"
 UNKNOWN = (np.nan, np.nan)
+MOST_SHIFT = 1.5  # normal quantiles that a limit moves for bias; an estimate beyond all draws tells no more
 GRID = 33  # thresholds that a curve over all of them is drawn at
 
 
@@ -277,8 +278,17 @@ class _Estimates:
     reference: int | None
     alpha: float
 
-    def limits(self, draws: Floats) -> tuple[float, float]:
-        low, high = np.quantile(draws, [self.alpha / 2, 1 - self.alpha / 2])
+    def limits(self, draws: Floats, estimate: float) -> tuple[float, float]:
+        """Percentiles of the draws, or those that allow for their bias (Efron 1981), whichever is further out.
+
+        A map that is uncertain carries more people across a far threshold than a certain one, and draws of it still more.
+        """
+        from scipy import special
+
+        below = float((draws < estimate).mean() + (draws == estimate).mean() / 2)
+        shift = float(np.clip(2 * special.ndtri(np.clip(below, 1e-9, 1 - 1e-9)), -MOST_SHIFT, MOST_SHIFT))
+        z = float(special.ndtri(1 - self.alpha / 2))
+        low, high = np.quantile(draws, special.ndtr([min(shift, 0.0) - z, max(shift, 0.0) + z]))
         return float(low), float(high)
 
     def row(self, group: int | None, threshold: int, cut: float) -> dict[str, Any]:
@@ -289,7 +299,7 @@ class _Estimates:
             return np.asarray(sum(w * getattr(rate, name)[:, threshold] for w, rate in zip(share, rates, strict=True)))
 
         point = {name: float(mix(self.points, name)[0]) for name in ("change", "before", "after", "gained", "lost")}
-        change, after = (self.limits(mix(self.drawn, name)) if self.drawn else UNKNOWN for name in ("change", "after"))
+        change, after = (self.limits(mix(self.drawn, name), point[name]) if self.drawn else UNKNOWN for name in ("change", "after"))
         users = float(self.users.sum() if group is None else self.users[group])
         return {
             "group": None if group is None else self.groups[group],
@@ -320,7 +330,7 @@ class _Estimates:
         if self.drawn:
             below = self.drawn[self._base([rate.after[0, threshold] for rate in self.points])].after[:, threshold]
             if (below > 0).all():
-                low, high = self.limits(self.drawn[group].after[:, threshold] / below)
+                low, high = self.limits(self.drawn[group].after[:, threshold] / below, ratios["ratio_after"])
         return ratios | {"ratio_low": low, "ratio_high": high}
 
     def _base(self, rates: list[float]) -> int:
@@ -329,9 +339,9 @@ class _Estimates:
     def pair(self, a: int, b: int, threshold: int, cut: float) -> dict[str, Any]:
         """The change of one group minus that of another."""
         low, high = UNKNOWN
-        if self.drawn:
-            low, high = self.limits(self.drawn[a].change[:, threshold] - self.drawn[b].change[:, threshold])
         estimate = float(self.points[a].change[0, threshold] - self.points[b].change[0, threshold])
+        if self.drawn:
+            low, high = self.limits(self.drawn[a].change[:, threshold] - self.drawn[b].change[:, threshold], estimate)
         groups = {"group_a": self.groups[a], "group_b": self.groups[b]}
         return groups | {"threshold": cut, "estimate": estimate, "ci_low": low, "ci_high": high}
 

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -22,6 +23,7 @@ from evenscore.miscalibration.intervals import Size, size_of
 from evenscore.miscalibration.kernel_error import kernel_error, quantile_error
 from evenscore.miscalibration.measure import Measure, require_outcome_scale
 from evenscore.miscalibration.monotone_sweep import sweep_error
+from evenscore.miscalibration.noise import Background
 from evenscore.miscalibration.smooth_error import smooth_error
 from evenscore.tallies.pairs import PairMatrices
 from evenscore.tallies.tally_state import Tally
@@ -146,10 +148,11 @@ def calibration_error(
     views = _views(tally, weighting)
     sizes: list[Size] = []
     estimates: list[ErrorEstimate] = []
-    for number, view in enumerate(views):
-        used = view.at(view.used)
-        measure = measure_error(view, used)
-        size = size_of(measure, used, alpha=alpha, interval=interval, debias=takes_off, rng=seeded(seed, number))
+    filled = [view.at(view.used) for view in views]
+    backgrounds = cache(lambda: Background.each(filled, filled[: len(tally.groups)]))  # only where limits are wanted
+    for number, (view, used) in enumerate(zip(views, filled, strict=True)):
+        measure, background = measure_error(view, used), partial(lambda place: backgrounds()[place], number)
+        size = size_of(measure, used, background, alpha=alpha, interval=interval, debias=takes_off, rng=seeded(seed, number))
         sizes.append(size)
         estimates.append(_estimate(used, measure, size, definition, takes_off))
     if len(tally.groups) == 1:

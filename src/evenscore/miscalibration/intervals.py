@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
-from evenscore.estimation.inference import draw_normal
-from evenscore.miscalibration.measure import Measure, norm_of, slope_of, small_sample_factor
+from evenscore.miscalibration.measure import Measure, norm_of, slope_of
+from evenscore.miscalibration.noise import Background, Noise, noise_of, possible_rates
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
 Statistics = Callable[[float], Floats]
 
-DRAWS = 2000
 STEPS = 14
 GROWTHS = 52  # by half each: an upper limit a billion times what was seen is none
 
@@ -39,21 +39,41 @@ class Size:
     centre: Floats | None = None
 
 
-def size_of(measure: Measure, view: GroupView, *, alpha: float, interval: bool, debias: bool, rng: np.random.Generator) -> Size:
+def size_of(
+    measure: Measure,
+    view: GroupView,
+    background: Callable[[], Background],
+    *,
+    alpha: float,
+    interval: bool,
+    debias: bool,
+    rng: np.random.Generator,
+) -> Size:
     """The size of a calibration error with its limits; what is not asked for is nan."""
     plug_in = measure.estimate(view)
     squared = measure.norm == "l2"
     debiased = _debiased_square(measure, view, plug_in) if squared else np.nan
     if not interval and (squared or not debias):
         return Size(plug_in, debiased)
-    statistics = _statistics(measure, view, rng)
+    statistics = _statistics(measure, view, background(), rng)
     if not squared:
         debiased = _median_unbiased(statistics, plug_in)
     if not interval:
         return Size(plug_in, debiased)
     low, high = limits(statistics, plug_in, alpha)
+    high = max(high, _allowed_by_events(measure, view, background(), alpha))
     slope = slope_of(measure.norm, measure.weight, measure.values(view))
     return Size(plug_in, debiased, low, high, slope @ measure.matrix, slope @ measure.fitted)
+
+
+def _allowed_by_events(measure: Measure, view: GroupView, background: Background, alpha: float) -> float:
+    """The largest error of rates that the number of events allows; 0 where outcomes are not 0/1."""
+    from scipy import special
+
+    norm = norm_of(measure.norm, measure.weight)
+    rates = possible_rates(view, background, float(special.ndtri(1 - alpha / 2)))
+    errors = [norm(measure.matrix @ (view.sums.W * (rate - view.score)) + measure.offset) for rate in rates]
+    return max(map(float, errors), default=0.0)
 
 
 def _debiased_square(measure: Measure, view: GroupView, plug_in: float) -> float:
@@ -61,42 +81,58 @@ def _debiased_square(measure: Measure, view: GroupView, plug_in: float) -> float
     return float(np.sqrt(max(plug_in**2 - measure.mean_variance(view), 0.0)))
 
 
-def _statistics(measure: Measure, view: GroupView, rng: np.random.Generator) -> Statistics:
+def _statistics(measure: Measure, view: GroupView, background: Background, rng: np.random.Generator) -> Statistics:
     """Draws of the norm for a given true size, (DRAWS,)."""
-    values = measure.values(view)
-    size = measure.estimate(view)
-    shape = values / size if size > 0 else np.zeros_like(values)
-    noise, sway = _noise(measure, view, shape, rng)
     norm = norm_of(measure.norm, measure.weight)
-    if measure.norm != "l2":
-        unit = 2.0 ** int(np.frexp(np.abs(noise).max(initial=0.0))[1])  # outcomes may be larger or smaller than float32 can hold
-        shape, noise = shape.astype(np.float32), (noise / unit).astype(np.float32)  # half the time at every step
-        return lambda theta: unit * norm(theta / unit * shape + noise) + theta * sway
-    own, mixed = noise**2 @ measure.weight, noise @ (measure.weight * shape)
-    # |theta u + e|^2 in three terms, so that no step needs the points again
-    return lambda theta: np.sqrt(np.maximum(own + 2 * theta * mixed + theta**2 * (1 + sway), 0))
+    values, size = measure.values(view), measure.estimate(view)
+    shape = values / size if size > 0 else np.full_like(values, 1 / float(norm(np.ones_like(values))))
+    noise = noise_of(measure, view, background, shape, rng)
+    step = 0.0 if noise.fixed else size
+    if measure.norm == "l2":
+        return _squares(noise, measure.weight, shape, step)
+    return _pointwise(noise, norm, shape, step)
 
 
-def _noise(measure: Measure, view: GroupView, shape: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Draws of the values' noise (DRAWS, n_points), and of how the weights of the points sway the norm (DRAWS,)."""
-    covariance = measure.covariance(view)
-    if measure.share is None:
-        return draw_normal(covariance, rng, DRAWS), np.zeros(DRAWS)
-    power = 2 if measure.norm == "l2" else 1
-    pull = (np.abs(shape) ** power @ measure.share - 1) / view.total
-    pairs = view.pairs
-    mixed = small_sample_factor(measure.matrix, view) * ((measure.matrix @ pairs.yw - measure.fitted @ pairs.ww) @ pull)
-    unit = _rough_unit(covariance)  # values are outcomes, the sway is a share: one must not be rounding beside the other
-    covariance, mixed = covariance / unit / unit, mixed / unit
-    joint = np.block([[covariance, mixed[:, None]], [mixed[None, :], np.array([[pull @ pairs.ww @ pull]])]])
-    drawn = draw_normal(joint, rng, DRAWS)
-    return drawn[:, :-1] * unit, drawn[:, -1]
+def _pointwise(noise: Noise, norm: Callable[[Floats], Floats], shape: Floats, step: float) -> Statistics:
+    unit, direction = noise.unit, shape.astype(np.float32)
+    bent = cache(lambda knot: noise.at(knot, unit))
+
+    def draws(theta: float) -> Floats:
+        knot, after, part = _between(theta, step)
+        values = np.float32(theta / unit) * direction + np.float32(1 - part) * bent(knot)
+        if part > 0:
+            values += np.float32(part) * bent(after)
+        return unit * norm(values) + theta * noise.sway
+
+    return draws
 
 
-def _rough_unit(covariance: Floats) -> float:
-    """The power of 2^20, about a million, next to the standard errors: 1 for rates, and no bit is changed."""
-    deviation = float(np.sqrt(np.diag(covariance).max(initial=0.0)))
-    return 2.0 ** (20 * round(np.log2(deviation) / 20)) if 0 < deviation < np.inf else 1.0
+def _squares(noise: Noise, weight: Floats, shape: Floats, step: float) -> Statistics:
+    """|theta u + e|^2 in terms of e's squares and products, so that no step needs the points again."""
+    unit, direction, root = noise.unit, (np.sqrt(weight) * shape).astype(np.float32), np.sqrt(weight).astype(np.float32)
+    bent = cache(lambda knot: noise.at(knot, unit) * root)
+    mixed = cache(lambda knot: (bent(knot) @ direction).astype(np.float64))
+    product = cache(lambda one, other: np.einsum("dj,dj->d", bent(one), bent(other)).astype(np.float64))
+
+    def draws(theta: float) -> Floats:
+        knot, after, part = _between(theta, step)
+        own, along = product(knot, knot), mixed(knot)
+        if part > 0:
+            own = (1 - part) ** 2 * own + 2 * part * (1 - part) * product(knot, after) + part**2 * product(after, after)
+            along = (1 - part) * along + part * mixed(after)
+        size = theta / unit
+        return unit * np.sqrt(np.maximum(own + 2 * size * along + size**2 * (1 + noise.sway), 0))
+
+    return draws
+
+
+def _between(theta: float, step: float) -> tuple[float, float, float]:
+    """Where a size lies among 0, 1, 3, 9, ... times the observed one, between which noise is interpolated: two knots, a share."""
+    share = theta / step if step > 0 else 0.0
+    if share <= 1:
+        return 0.0, 1.0, share
+    knot = 3.0 ** int(np.floor(np.log(share) / np.log(3.0)))
+    return knot, 3 * knot, (share / knot - 1) / 2
 
 
 def limits(statistics: Statistics, observed: float, alpha: float) -> tuple[float, float]:

@@ -18,7 +18,7 @@ def kernel_error(view: GroupView, smoothing: Smoothing, power: int) -> Measure:
 
     The residual of a calibrated score is zero everywhere, so smoothing it costs no bias there, whatever the bandwidth.
     """
-    matrix = _smoother_at(view, view.sums.position, smoothing)
+    matrix = smoother_at(view, view.sums.position, smoothing)
     fit = view.score - view.tally.centre + matrix @ view.residual
     share = np.eye(len(view.sums.W))
     return Measure(
@@ -33,8 +33,8 @@ def quantile_error(view: GroupView, smoothing: Smoothing, power: int) -> Measure
     """
     levels = (np.arange(QUANTILES) + 0.5) / QUANTILES
     points = view.quantiles(levels)
-    matrix = _smoother_at(view, points, smoothing)
-    fit = view.score - view.tally.centre + _smoother_at(view, view.sums.position, smoothing) @ view.residual
+    matrix = smoother_at(view, points, smoothing)
+    fit = view.score - view.tally.centre + smoother_at(view, view.sums.position, smoothing) @ view.residual
     share = equal_mass_shares(view.sums.W, QUANTILES)
     weight = np.full(QUANTILES, 1 / QUANTILES)
     share = share / np.maximum(share.sum(axis=0), 1e-300)
@@ -44,7 +44,7 @@ def quantile_error(view: GroupView, smoothing: Smoothing, power: int) -> Measure
     return Measure(matrix, weight, norm_name(power), matrix * fit, offset=offset, share=share, fit=fit, detail=detail)
 
 
-def _smoother_at(view: GroupView, points: Floats, smoothing: Smoothing) -> Floats:
+def smoother_at(view: GroupView, points: Floats, smoothing: Smoothing) -> Floats:
     """The smoother's matrix; cells that stand alone, and scores with few values, are taken as they are."""
     position, weight = view.sums.position, view.sums.W
     nearest = np.abs(position[None, :] - points[:, None]).argmin(axis=1)
