@@ -9,7 +9,7 @@ from evenscore.estimation.point_pairs import own_curves, point_pairs
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.tallies.view import GroupView
 
-NAMES = {"score": "s", "outcome": "y", "group": "g", "user": "u"}
+NAMES = {"score": "s", "outcome": "y", "group": "g", "user": "u", "scale": "score"}
 CLOSE = 1e-9  # sums in another order, and Wilson and Hilferty's roots
 
 

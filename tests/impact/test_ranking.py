@@ -19,7 +19,7 @@ GAP = {"a": (0, 1), "b": (-0.6, 1)}
 
 def fitted(users=3000, seed=5, **options):
     spec = es.simulate(users, curve=options.pop("curve", GAP), **options)
-    return es.calibrate(es.tally(spec.data(seed), score="score", outcome="outcome", group="group", user="user"))
+    return es.calibrate(es.tally(spec.data(seed), score="score", outcome="outcome", group="group", user="user", scale="score"))
 
 
 @pytest.fixture(scope="module")

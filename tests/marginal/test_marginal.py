@@ -5,13 +5,15 @@ import oracle
 import pytest
 
 import evenscore as es
-from data import NAMES, as_dict, repeated_users
+from data import NAMES as COLUMNS
+from data import as_dict, repeated_users
 from evenscore.marginal.cut import make_cut, outcomes_rise
 from evenscore.simulation import Curve, PoissonRows
 
+NAMES = COLUMNS | {"scale": "score"}  # rows are compared on the axis of the scores themselves
 # The cells' mean scores stand for the rows in them: within .05 standard errors at 8 cells a bandwidth, standard errors within 1 %.
 LATTICE = {"rtol": 0.02, "atol": 0.1}  # in standard errors
-SIMULATED = {"score": "score", "outcome": "outcome", "group": "group", "user": "user"}
+SIMULATED = {"score": "score", "outcome": "outcome", "group": "group", "user": "user", "scale": "score"}
 
 
 def tally_of(rows, t, **options):
@@ -95,7 +97,7 @@ def test_labels_on_the_other_side_need_not_exist():
     columns = as_dict(rows)
     censored = columns | {"y": np.where(known, rows.outcome, np.nan)}
     kept = {name: column[known] for name, column in columns.items()}
-    lattice = es.Lattice(0, 1, cuts=[0.5])
+    lattice = es.Lattice(0, 1, cuts=[0.5], scale="score")
     with_nulls = es.marginal_test(es.tally(censored, **NAMES, lattice=lattice, nulls="unlabelled"), threshold=0.5)
     without = es.marginal_test(es.tally(kept, **NAMES, lattice=lattice), threshold=0.5)
     assert with_nulls.to_dict() == without.to_dict()

@@ -107,7 +107,7 @@ def verdicts(runs, *design, seed, t=0.5, **scores):
     found = []
     for run in range(runs):
         data = uniform(np.random.default_rng([seed, run]), *design, **scores)
-        found.append(es.marginal_test(es.tally(data, **NAMES, cuts=[t], cells=128), threshold=t, both=False))
+        found.append(es.marginal_test(es.tally(data, **NAMES, cuts=[t], cells=128, scale="score"), threshold=t, both=False))
     return found
 
 

@@ -9,7 +9,8 @@ import pytest
 from oracle import Rows
 
 import evenscore as es
-from data import NAMES, as_dict, repeated_users
+from data import NAMES as COLUMNS
+from data import as_dict, repeated_users
 from evenscore.estimation.bandwidth import settle
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.miscalibration import METHODS
@@ -20,6 +21,7 @@ from evenscore.miscalibration.noise import Background
 from evenscore.simulation import PoissonRows
 from evenscore.tallies.view import GroupView
 
+NAMES = COLUMNS | {"scale": "score"}  # rows are compared on the axis of the scores themselves
 EXACT = 1e-9
 SMOOTH = 2e-3  # relplot's own tolerance is 1e-3
 PUBLIC = {"score": "score", "outcome": "outcome", "group": "group", "user": "user"}

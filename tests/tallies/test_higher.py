@@ -19,7 +19,7 @@ from evenscore.tallies.tally_state import WEIGHTINGS
 from evenscore.tallies.view import GroupView
 
 ROUNDING = 1e-12  # of the sum of absolute terms; only the order of additions differs
-LATTICE = es.Lattice(0, 1, cells=16)
+LATTICE = es.Lattice(0, 1, cells=16, scale="score")
 GOLDEN = Path(__file__).parents[1] / "golden"
 KINDS = {
     "binary": {},

@@ -342,7 +342,7 @@ def number_law(side: Scatter, variance: Floats, own: Floats, skewness: Floats, k
     third = skewness * spread**3 * side.cubes * side.effect * (1 + 2 * (side.effect - 1))
     pull = own * third
     known = variance > 0
-    explained = np.where(known, pull**2 / np.where(known, variance, 1.0), 0.0)
+    explained = np.where(known, pull / np.sqrt(np.where(known, variance, 1.0)), 0.0) ** 2  # powers of outcomes may be large
     least = 2 * variance**2 / np.maximum(side.effective - 1, 0.5)
     noise = np.maximum(side.uncertainty(kurtosis) * variance**2 - explained, least)
     return NumberLaw(Law(variance, third, pull, noise))

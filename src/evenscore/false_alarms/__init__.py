@@ -227,11 +227,10 @@ def repeat_tests(
 
 
 def _with_outcomes(observations: Observations) -> Observations:
-    """The rows that tests look at: those without a weight or an outcome are nobody's evidence."""
+    """The rows that tests look at: those without an outcome are nobody's evidence."""
     observations = one_row_each(observations)
-    masks = [mask for mask in (observations.counted, observations.labelled) if mask is not None]
-    if masks:
-        observations = replace(take_rows(observations, np.logical_and.reduce(masks)), labelled=None)
+    if observations.labelled is not None:
+        observations = replace(take_rows(observations, observations.labelled), labelled=None)
     if observations.n_rows == 0:
         raise DataError("no row has both a weight and an outcome; there is nothing to test")
     return observations
