@@ -47,8 +47,12 @@ def tallied(rows, **options):
 # Each method against brute force
 
 
-def test_kernel_knots_are_the_curve_of_the_rows(rows, tally):
-    found = es.calibrate(tally, bandwidth=0.12).map_of(0)
+def on_score(rows):
+    return es.tally(as_dict(rows), **NAMES, scale="score")  # in whose units bandwidths are given
+
+
+def test_kernel_knots_are_the_curve_of_the_rows(rows):
+    found = es.calibrate(on_score(rows), bandwidth=0.12).map_of(0)
     inner = (found.score > 0.1) & (found.score < 0.9)
     estimate, covariance, _ = oracle.curve(rows.only(0), found.score[inner], 0.12, 1, "gaussian", "user")
     se = np.sqrt(np.diag(covariance))
@@ -57,8 +61,8 @@ def test_kernel_knots_are_the_curve_of_the_rows(rows, tally):
     np.testing.assert_allclose(found.covariance[np.ix_(inner, inner)], covariance, atol=0.03 * covariance.max())
 
 
-def test_nadaraya_watson_on_request(rows, tally):
-    found = es.calibrate(tally, degree=0, bandwidth=0.1).map_of(1)
+def test_nadaraya_watson_on_request(rows):
+    found = es.calibrate(on_score(rows), degree=0, bandwidth=0.1).map_of(1)
     estimate, covariance, _ = oracle.curve(rows.only(1), found.score[5:9], 0.1, 0, "gaussian", "user")
     assert np.abs((found.value[5:9] - estimate) / np.sqrt(np.diag(covariance))).max() < LATTICE
 
@@ -156,8 +160,8 @@ def test_separated_outcomes_stay_finite():
     "method", [KernelMap(Smoothing(bandwidth=0.1)), Isotonic(), Platt(), Binning()], ids=lambda m: type(m).__name__
 )
 def test_fold_values_are_fits_without_the_fold(rows, method):
-    """Against a tally of the other users."""
-    tally = es.tally(as_dict(rows), **NAMES)
+    """Against a tally of the other users, on an axis that does not depend on them."""
+    tally = es.tally(as_dict(rows), **NAMES, scale="score")
     view = GroupView.of(tally, 0, "user")
     left = folds(hash_integers(rows.user)) != 3
     others = es.tally({name: column[left] for name, column in as_dict(rows).items()}, **NAMES, lattice=tally)

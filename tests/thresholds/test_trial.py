@@ -13,7 +13,8 @@ def collected(seed, decided, cuts, spec=SPEC):
     """New people; outcomes are known for positive decisions only."""
     data = spec.data(seed=seed)
     known = decided(data)
-    return es.tally(data | {"outcome": np.where(known, data["outcome"], np.nan)}, **SIMULATED, cuts=cuts, nulls="unlabelled")
+    seen = data | {"outcome": np.where(known, data["outcome"], np.nan)}
+    return es.tally(seen, **SIMULATED, cuts=cuts, nulls="unlabelled", scale="score")  # on which these draws end as is said below
 
 
 def start(spec=SPEC, positive="above", **options):
