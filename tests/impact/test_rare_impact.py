@@ -44,7 +44,7 @@ def test_no_events_do_not_mean_a_rate_of_zero():
     tally = es.tally(people(np.repeat([0.01, 0.06], 40), np.zeros(80, dtype=int)), **NAMES)
     found = es.classification_impact(tally, threshold=0.05).of(0)
     assert found["estimate"] == -0.5
-    assert found["ci_low"] == pytest.approx(-0.5, abs=0.14)  # the shares of the scores vary, too
+    assert found["ci_low"] == pytest.approx(-0.5, abs=0.16)  # the shares of the scores vary, too
     assert found["ci_high"] >= 0
 
 
