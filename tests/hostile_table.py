@@ -225,7 +225,7 @@ def saved_by_threads() -> str:
 
 def offset() -> str:
     near, far = large(), large()
-    far["outcome"] = far["outcome"] + 1e9
+    near["outcome"], far["outcome"] = near["outcome"] + 2, far["outcome"] + 1e9  # neither are 0 and 1
     gaps = [es.parity_test(es.tally(data, **LARGE), method="sup", both=False).max_gap for data in (near, far)]
     return f"gaps alike to {abs(gaps[1] / gaps[0] - 1):.0e}" if abs(gaps[1] / gaps[0] - 1) > 1e-5 else "the same gap to 5 digits"
 

@@ -289,7 +289,8 @@ BAD = {
     "another range": (
         ROWS,
         {"lattice": es.Lattice(300, 850)},
-        "column 's' (score): 1,500 of 1,500 scores lie outside the lattice's range (<Lattice of 512 cells from 300 to 850>)",
+        "column 's' (score): 1,500 of 1,500 scores lie outside the lattice's range "
+        "(<Lattice of 512 cells from 300 to 850, scale='auto'>)",
     ),
     "other values": (
         ROWS,

@@ -84,7 +84,7 @@ def survey_dask(frame, spec):
 @pytest.mark.parametrize("n_partitions", [10, 40])
 def test_a_whole_tally_of_dask_has_it_too(n_partitions, wanted):
     dd = pytest.importorskip("dask.dataframe")
-    tally = es.tally(dd.from_pandas(frame_of("101 scores"), npartitions=n_partitions), **NAMES)
+    tally = es.tally(dd.from_pandas(frame_of("101 scores"), npartitions=n_partitions), **options_of("101 scores"))
     assert tally.lattice == wanted["101 scores"] and sum(tally.n_rows.values()) == N_ROWS
 
 

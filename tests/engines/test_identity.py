@@ -115,7 +115,7 @@ def test_duckdb_gives_the_hash_of_python_at_once_and_in_parts(kind):
     assert as_hashes([row[0] for row in relation.project(f"{key} AS key").fetchall()], hashed) == wanted
     types = relation_types(relation)
     selected = select_columns(types, {}, {"user": ["u"]}, "relation")
-    assert hashes_in(fetch_arrays(relation.project(selected["u"]), types, selected, ["u"])["u"]) == wanted
+    assert hashes_in(fetch_arrays(relation.project(selected["u"]), types, selected, {"user": ["u"]})["u"]) == wanted
 
 
 @pytest.mark.parametrize("kind", IDS)
@@ -305,7 +305,7 @@ def test_columns_of_any_name(name, container, tmp_path, monkeypatch):
     table = pa.table(dict(zip(names.values(), columns, strict=True)))
     pq.write_table(table, tmp_path / "rows.parquet")
     if container == "spilled":
-        monkeypatch.setattr(files, "_is_small", lambda source, limit: False)
+        monkeypatch.setattr(files, "is_small", lambda source, limit: False)
     data = {
         "duckdb": lambda: duckdb.connect().from_arrow(table),
         "ibis": lambda: ibis.memtable(table),

@@ -305,7 +305,7 @@ def test_two_releases_do_not_show_who_joined(target):
     """The data of two days that differ by one person. Rounding, noise or refusing a second release: what it is, is to be stated."""
     data = incomes(target=target)
     others = {name: column[data["u"] != 0] for name, column in data.items()}
-    error = error_of(differencing(released_of(others), released_of(data)), target)
+    error = error_of(differencing(released_of(others, scale="score"), released_of(data, scale="score")), target)
     print(f"differencing, {target:,.0f}: relative error {error:.3f}")
     assert error > SAFE
 

@@ -201,7 +201,7 @@ def _curve(
 
 def within_users(views: Sequence[GroupView]) -> float:
     """How alike the 0/1 outcomes of a user's rows are, from all groups together."""
-    if views and not views[0].tally.binary:
+    if not views or not views[0].tally.binary:
         return 0.0
     # A bandwidth of few cells matters to the curve, not to what its residuals have in common.
     return user_correlation(views, [settle(Smoothing(bandwidth="test"), [view], hush).fit_at(view) for view in views])

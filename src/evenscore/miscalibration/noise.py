@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.estimation.bandwidth import by_rule
-from evenscore.estimation.inference import correlation, draw_normal
+from evenscore.estimation.inference import correlation, draw_normal, standard_errors
 from evenscore.estimation.laws import Law
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import (
@@ -145,7 +145,7 @@ def _draws(
     pull = (np.abs(shape) ** power @ measure.share - 1) / view.total
     pairs = view.pairs
     mixed = told * small_sample_factor(measure.matrix, view) * ((measure.matrix @ pairs.yw - measure.fitted @ pairs.ww) @ pull)
-    deviation = np.sqrt(np.diag(covariance))
+    deviation = standard_errors(covariance)
     mixed = np.divide(mixed, deviation, out=np.zeros_like(mixed), where=deviation > 0)
     joint = np.block([[corr, mixed[:, None]], [mixed[None, :], np.array([[pull @ pairs.ww @ pull]])]])
     drawn = draw_normal(joint, rng, DRAWS)

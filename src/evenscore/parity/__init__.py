@@ -115,8 +115,8 @@ def parity_test(
     method
         "sup": the largest gap in standard errors along the score. "multiscale": the same on residuals smoothed at h, 2h and 4h.
         "l2": the sum of squared gaps in standard errors. "cumulative": the largest sum of residuals up to a score.
-        "combined": the smallest p-value of sup, l2 and cumulative, with its own null distribution. "bonferroni", "holm", "bh": the paper's, point by
-        point ("bh" controls the false discovery rate only). "auto" is "combined".
+        "combined": the smallest p-value of sup, l2 and cumulative, with its own null distribution. "bonferroni", "holm", "bh": the
+        paper's, point by point ("bh" controls the false discovery rate only). "auto" is "combined".
     tolerance
         A gap that does not matter. The verdict is then "disparity" when a larger one is shown, "parity" when the whole
         simultaneous band lies within, and ``p_value`` tests \\|gap\\| <= tolerance; ``p_equal`` still tests equality.
