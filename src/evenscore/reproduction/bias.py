@@ -25,7 +25,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 def calibration_errors(data: Any, seed: int) -> dict[str, dict[str, float]]:
     """A method of a study: all calibration errors of one draw."""
-    tally = tally_of(data, score="score", outcome="outcome", group="group", user="user")
+    tally = tally_of(data, score="score", outcome="outcome", group="group", user="user", scale="score")
     return {
         name: {"estimate": calibration_error(tally, interval=False, seed=seed, **options).estimates[0].estimate}
         for name, options in METHODS.items()

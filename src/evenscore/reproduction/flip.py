@@ -62,7 +62,7 @@ class Reading:
 
 def tallies(data: Any) -> dict[str, Tally]:
     """The data before the injection, after it as if rows were people, and after it by users."""
-    names: dict[str, Any] = {"score": "score", "outcome": "outcome", "group": "group"}
+    names: dict[str, Any] = {"score": "score", "outcome": "outcome", "group": "group", "scale": "score"}
     before = {name: column[: 2 * FLIP_USERS] for name, column in data.items()}  # power users come last
     return {
         BEFORE: tally_of(before, user=None, **names),
