@@ -52,7 +52,7 @@ def frame_of(kind):
 
 
 def options_of(kind):
-    return NAMES | {"scale": SCALES.get(kind, "score")}
+    return NAMES | {"scale": SCALES.get(kind, "auto")}
 
 
 @pytest.fixture
