@@ -47,8 +47,8 @@ class Lattice:
     --------
     >>> Lattice(0, 1, cells=4, scale="score").edges
     array([0.25, 0.5 , 0.75])
-    >>> Lattice(0, 1, cells=8).edges.round(4)
-    array([0.0003, 0.0432, 0.2478, 0.5   , 0.7522, 0.9568, 0.9997])
+    >>> Lattice(0, 1, cells=8).edges.round(4).tolist()
+    [0.0003, 0.0432, 0.2478, 0.5, 0.7522, 0.9568, 0.9997]
     >>> Lattice(300, 850, cells=5, cuts=[620]).edges
     array([300.        , 483.33333333, 620.        , 850.        ])
     """
