@@ -5,7 +5,7 @@ import pytest
 
 import evenscore as es
 
-SIMULATED = {"score": "score", "outcome": "outcome", "group": "group", "user": "user", "scale": "score"}
+SIMULATED = {"score": "score", "outcome": "outcome", "group": "group", "user": "user"}
 SPEC = es.simulate(12_000, curve={"a": (0, 1.3), "b": (-0.8, 1.3)}, rows_per_user=2, outcome_correlation=0.5)
 
 
