@@ -135,5 +135,5 @@ def skew(z: Floats, skewness: Floats) -> Floats:
     """The inverse of ``unskew``."""
     bent = np.abs(skewness) > STRAIGHT
     gamma = np.where(bent, skewness, 1.0)
-    root = np.maximum(gamma / 6 * (z - gamma / 6) + 1, 0)
+    root = np.clip(gamma / 6 * (z - gamma / 6) + 1, 0, 1e100)  # where a variance is rounding, skewness may be anything
     return np.where(bent, 2 / gamma * (root**3 - 1), z)
