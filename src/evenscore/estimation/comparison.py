@@ -98,7 +98,9 @@ class Sides:
         self.views = GroupView.each(tally, weighting)
         self.cells = np.flatnonzero(np.any([view.sums.W > 0 for view in self.views], axis=0))
         self.kept = max(2, SIDE_BYTES // (32 * len(self.cells) ** 2 + 1))
-        self.side = lru_cache(maxsize=self.kept)(lambda index: self.views[index].at(self.cells))
+        views, cells = self.views, self.cells
+        # Not a method: a cache that held the object would keep it alive until the next collection of cycles.
+        self.side = lru_cache(maxsize=self.kept)(lambda index: views[index].at(cells))
 
     @cached_property
     def whole(self) -> GroupView:
