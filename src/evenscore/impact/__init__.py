@@ -239,7 +239,7 @@ def _rates(scores: Scores, group_map: GroupMap, values: Floats, shares: Floats, 
         then = _share_above(low, high, cut)
         for rate, share in zip(rates, (now, then, then * (1 - now), (1 - then) * now), strict=True):
             rate[:, number] = np.einsum("dp,dp->d", mass, np.broadcast_to(share, mass.shape))
-    before, after, gained, lost = rates
+    before, after, gained, lost = np.clip(rates, 0, 1)  # draws of shares, and rounding, may pass either end
     return Rates(before, after, gained, lost) if positive == "above" else Rates(1 - before, 1 - after, lost, gained)
 
 
@@ -289,7 +289,7 @@ class _Estimates:
         shift = float(np.clip(2 * special.ndtri(np.clip(below, 1e-9, 1 - 1e-9)), -MOST_SHIFT, MOST_SHIFT))
         z = float(special.ndtri(1 - self.alpha / 2))
         low, high = np.quantile(draws, special.ndtr([min(shift, 0.0) - z, max(shift, 0.0) + z]))
-        return float(low), float(high)
+        return min(float(low), estimate), max(float(high), estimate)
 
     def row(self, group: int | None, threshold: int, cut: float) -> dict[str, Any]:
         """One group, or everybody (None), at one threshold."""
