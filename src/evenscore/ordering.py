@@ -103,6 +103,12 @@ class OrderingTest(PairwiseTest):
         return largest(pair.misordered_share for pair in self.pairs)
 
     @property
+    def at_least(self) -> float:
+        """The largest lower limit of a share of misordered pairs of people, among pairs of groups that show a misordering."""
+        shown = [pair for pair in self.pairs if pair.verdict == DISPARITY]
+        return largest(pair.at_least for pair in shown or self.pairs)
+
+    @property
     def reason(self) -> str:
         """Why the verdict is what it is."""
         undecided = [pair for pair in self.pairs if pair.verdict == INCONCLUSIVE]
@@ -223,13 +229,16 @@ def order_pair(
     alpha: float,
     tolerance: float,
     rng: np.random.Generator,
+    only: Mask | None = None,
 ) -> OrderingPair:
-    """One pair of groups, before adjustment."""
+    """One pair of groups, before adjustment; only: some of their pairs of points."""
     (a, b), (first, second) = groups, curves
     if first is None or second is None:
         few = label_text(a if first is None else b)
         return OrderingPair(a, b, reason=f"{few} has nowhere {MIN_EFFECTIVE} effective users")
     pairs = point_pairs(first, second)
+    if only is not None:
+        pairs = pairs.at(only)
     told = tame_law(pairs.law, pairs.varies)
     rare = _rare_words(pairs, told, first, second)
     if not told.any():

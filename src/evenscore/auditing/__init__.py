@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evenscore.auditing.audit_result import Audit, Subject
+from evenscore.auditing.deciding import AUTO, make_decision
 from evenscore.auditing.gate import Gate
 from evenscore.auditing.provenance import Source, file_sources, record
 from evenscore.auditing.repair import Repair, find_repair
@@ -80,7 +81,7 @@ def audit(
     tolerance: float | None = None,
     gate: str | Gate = "difference",
     require_power: float | None = None,
-    decide: str | Iterable[str] = ("parity",),
+    decide: str | Iterable[str] = "auto",
     weight: Any = None,
     count: Any = None,
     nulls: str = "error",
@@ -121,8 +122,9 @@ def audit(
         What ``assert_ok`` asks for: "difference", that no disparity is shown; "equivalence", that parity is shown; and that a gap
         of ``require_power`` would have been found with probability .8.
     decide
-        The tests that make the verdict: "parity", "ordering", and "marginal" when there is a threshold. The others are shown beside
-        it.
+        The tests that make the verdict. "auto" chooses for each pair of groups, by their scores alone: parity where they have scores
+        in common, ordering where they have none, both together where scores overlap in part. Or some of "parity", "ordering", and
+        "marginal" when there is a threshold; ``decide="parity"`` is what 0.1.0 did. The others are shown beside it.
     alpha
         The chance of any false alarm in the whole audit: it is divided by the number of scores, attributes and deciding tests.
     repair
@@ -160,14 +162,14 @@ def audit(
     design = Design.of_audit(placebo, seed, workers)
     if design is not None:
         require_rows(data, "placebo=")
-    deciding = choose_tests("decide", decide, threshold)
+    deciding = _deciding(decide, threshold)
     columns = {"outcome": outcome, "weight": weight, "count": count} | ({} if user is UNSAID else {"user": user})
     cuts = () if threshold is None else (threshold,)
     settings = {"lattice": lattice, "cuts": cuts, "cells": cells, "scale": scale, "nulls": nulls, "split": split}
     subjects = _subjects(data, score, group, attributes, columns, settings)
     if not subjects:
         raise OptionError("nothing to audit: name at least one score and one group or attribute")
-    n_looks = len(subjects) * len(deciding)
+    n_looks = len(subjects) * max(1, len(deciding))
     options = _Options(
         alpha=alpha / n_looks,
         tolerance=tolerance,
@@ -196,6 +198,15 @@ class _Request:
 
     data: Any
     spec: TallySpec | None = None
+
+
+def _deciding(decide: Any, threshold: float | None) -> tuple[str, ...]:
+    """The tests that the caller wants to decide; none when the scores are to choose them."""
+    if decide == AUTO or (isinstance(decide, list | tuple) and list(decide) == [AUTO]):
+        return ()
+    if isinstance(decide, list | tuple) and AUTO in decide:
+        raise OptionError("decide='auto' chooses the tests itself; give it alone, or name the tests")
+    return choose_tests("decide", decide, threshold)
 
 
 def _subjects(
@@ -268,7 +279,9 @@ def _audit_one(request: _Request, options: _Options, say: Say | None) -> Subject
         if say is not None:
             say("testing")
         found = _tested(tally, options) | _explained(tally, options)
-        if options.repair and combine(found[name].verdict for name in options.decide) == DISPARITY:
+        found["decides"] = options.decide or found["decision"].tests
+        verdicts = [found[name].verdict for name in options.decide] or [found["decision"].verdict]
+        if options.repair and combine(verdicts) == DISPARITY:
             found |= _repaired(request, tally, options, say, found["unavailable"])
         if options.placebo is not None:
             found["placebo"] = _false_alarms(request, tally, options, options.placebo, notes, say)
@@ -282,7 +295,6 @@ def _audit_one(request: _Request, options: _Options, say: Say | None) -> Subject
         score=columns.score if columns else "score",
         attribute=columns.group if columns else ("group",),
         tally=tally,
-        decides=options.decide,
         alpha=options.alpha,
         threshold=options.threshold,
         positive=options.positive,
@@ -326,11 +338,13 @@ def _tested(tally: Tally, options: _Options) -> dict[str, Any]:
         "weighting": options.weighting,
         "seed": options.seed,
     }
-    found = {
+    found: dict[str, Any] = {
         "parity": parity_test(tally, method=options.method, compare=options.compare, reference=reference, **shared),
         "ordering": ordering_test(tally, reference=reference, **shared),
         "curves": curves(tally, weighting=options.weighting, alpha=options.alpha, seed=options.seed),
     }
+    if not options.decide:
+        found["decision"] = make_decision(tally, found["parity"], found["ordering"], **shared)
     if options.threshold is not None:
         at: dict[str, Any] = {"threshold": options.threshold, "positive": options.positive}
         found["marginal"] = marginal_test(tally, reference=reference, **at, **shared)
@@ -389,7 +403,8 @@ def _false_alarms(request: _Request, tally: Tally, options: _Options, design: De
 
     assert request.spec is not None
     names = ("alpha", "threshold", "positive", "method", "compare", "weighting")
-    deciding = Deciding(options.decide, reference=_reference(tally, options.reference), **values_of(options, names))
+    # Groups dealt out anew have their scores in common, so parity decides about them.
+    deciding = Deciding(options.decide or ("parity",), reference=_reference(tally, options.reference), **values_of(options, names))
     spec = replace(request.spec, lattice=tally.lattice, cuts=())
     return repeat_tests(request.data, spec, deciding, design, call="placebo=", progress=progress, say=notes.append)
 

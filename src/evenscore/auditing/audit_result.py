@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from evenscore.auditing.deciding import Decision
 from evenscore.auditing.gate import Gate, GateResult, judge
 from evenscore.auditing.provenance import Provenance
 from evenscore.auditing.repair import Repair
 from evenscore.calibration import fingerprint
 from evenscore.errors import EvenscoreError, OptionError, shortened
 from evenscore.estimation.fitted_curves import Curves
-from evenscore.estimation.verdict import combine, join_reasons, largest
+from evenscore.estimation.verdict import DISPARITY, combine, join_reasons, largest, smallest
 from evenscore.false_alarms.placebo_result import Placebo
 from evenscore.impact.impact_result import Impact
 from evenscore.marginal.marginal_result import MarginalTest
@@ -27,7 +28,7 @@ from evenscore.tallies.tally_state import Tally
 from evenscore.thresholds.thresholds_result import Thresholds
 
 SCHEMA = "evenscore-audit"
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "1.1"
 
 
 class GateError(EvenscoreError, AssertionError):
@@ -43,7 +44,8 @@ class GateError(EvenscoreError, AssertionError):
 class Subject:
     """One score and one attribute (or intersection of attributes), with all that was found about it.
 
-    decides: the names of the tests that make the verdict. alpha: the level of each of them. marginal, thresholds, impact: only with
+    decides: the names of the tests that make the verdict; decision: which of them does for each pair, None when the caller named
+    them. alpha: the level of each of them. marginal, thresholds, impact: only with
     a threshold; repair: only after a disparity; placebo: only when asked for. unavailable: steps that could not be done, with the
     reason.
     """
@@ -56,6 +58,7 @@ class Subject:
     ordering: OrderingTest
     decides: tuple[str, ...]
     alpha: float
+    decision: Decision | None = None
     marginal: MarginalTest | None = None
     calibration: CalibrationError | None = None
     thresholds: Thresholds | None = None
@@ -81,12 +84,28 @@ class Subject:
     @property
     def verdict(self) -> str:
         """The verdict of the tests that decide."""
+        if self.decision is not None:
+            return self.decision.verdict
         return combine(self.tests[name].verdict for name in self.decides)
 
     @property
     def reason(self) -> str:
         """Why the verdict is what it is."""
+        if self.decision is not None:
+            return self.decision.reason
         return join_reasons((self.tests[name] for name in self.decides), self.verdict)
+
+    @property
+    def p_value(self) -> float:
+        """The p-value of the tests that decide, adjusted for all pairs of groups; the smallest of several tests."""
+        return smallest([self.decision.p_value] if self.decision else (self.tests[name].p_value for name in self.decides))
+
+    @property
+    def order_decides(self) -> bool:
+        """Whether the headline is a share of misordered pairs: the ordering test decides, and parity shows no gap."""
+        return "ordering" in self.decides and self.parity.verdict != DISPARITY and (
+            self.ordering.verdict == DISPARITY or bool(np.isnan(self.parity.max_gap))
+        )
 
     @property
     def minimum_detectable_gap(self) -> float:
@@ -118,6 +137,9 @@ class Subject:
         document = values_of(self, ("score", "attribute", "verdict", "reason", "alpha", "decides", "minimum_detectable_gap"))
         document |= {
             "max_gap": self.parity.max_gap,
+            "shown_gap": self.parity.shown_gap,
+            "p_value": self.p_value,
+            "decision": None if self.decision is None else self.decision.to_dict(),
             "fingerprint": fingerprint(self.tally),
             "groups": self.tally.rows(),
             "tally": self.tally.to_dict(),
@@ -173,9 +195,28 @@ class Audit(Table):
         return self.subjects[0].impact
 
     @property
+    def headline(self) -> Subject:
+        """The score and attribute that stands for the whole: with a disparity if any has one, then with the smallest p-value.
+
+        Every number beside the verdict is of this one.
+        """
+
+        def rank(subject: Subject) -> tuple[bool, float]:
+            return subject.verdict != DISPARITY, subject.p_value if np.isfinite(subject.p_value) else 2.0
+
+        return min(self.subjects, key=rank)
+
+    @property
     def max_gap(self) -> float:
-        """The largest gap of all, with its sign."""
-        return largest((subject.parity.max_gap for subject in self.subjects), key=abs)
+        """The largest gap, with its sign, among pairs of groups that show one; among all when none does."""
+        shown = [subject for subject in self.subjects if subject.parity.verdict == DISPARITY]
+        return largest((subject.parity.max_gap for subject in shown or self.subjects), key=abs)
+
+    @property
+    def shown_gap(self) -> dict[str, Any] | None:
+        """The largest gap inside a range of scores in which one is shown, with its simultaneous limits; None when none is."""
+        found = [subject.parity.shown_gap for subject in self.subjects if subject.parity.shown_gap is not None]
+        return max(found, key=lambda gap: abs(gap["gap"]), default=None)
 
     @property
     def minimum_detectable_gap(self) -> float:
@@ -225,9 +266,12 @@ class Audit(Table):
         """The whole audit in JSON-ready values, as the published schema describes them."""
         gate = self.check()
         versions = {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, "evenscore": self.provenance.versions["evenscore"]}
-        found = ("title", "verdict", "reason", "summary", "alpha", "tolerance", "max_gap", "minimum_detectable_gap")
+        found = ("title", "verdict", "reason", "summary", "alpha", "tolerance", "max_gap", "shown_gap", "minimum_detectable_gap")
+        head = values_of(self.headline, ("score", "attribute", "verdict", "p_value", "minimum_detectable_gap"))
+        head |= {"max_gap": self.headline.parity.max_gap, "misordered_share": self.headline.ordering.misordered_share}
+        head |= {"misordered_at_least": self.headline.ordering.at_least}
         asked = {"rule": gate.rule, "require_power": self.gate.require_power}
-        return json_ready(versions | values_of(self, found)) | {
+        return json_ready(versions | values_of(self, found) | {"headline": head}) | {
             "gate": asked | {"outcome": gate.outcome, "exit_code": gate.code, "reason": gate.reason},
             "subjects": [subject.to_dict() for subject in self.subjects],
             "notes": self.notes,

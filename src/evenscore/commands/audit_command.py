@@ -46,11 +46,11 @@ METHODS = ("auto", "sup", "multiscale", "l2", "cumulative", "combined", "bonferr
 @click.option("--require-power", type=float, metavar="GAP", help="Fail too when a gap of this size would be missed too often.")
 @click.option(
     "--decide",
-    type=click.Choice(["parity", "ordering", "marginal"]),
+    type=click.Choice(["auto", "parity", "ordering", "marginal"]),
     multiple=True,
-    default=("parity",),
+    default=("auto",),
     show_default=True,
-    help="The tests that make the verdict.",
+    help="The tests that make the verdict; auto: parity where groups have scores in common, ordering where they have none.",
 )
 @choice("--weighting", ["user", "row"], "Whether every user or every row counts the same.")
 @choice("--method", list(METHODS), "The test.")

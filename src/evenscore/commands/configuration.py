@@ -58,7 +58,7 @@ TEMPLATE = """\
 # positive = "above"          # or "below", when the decision goes to scores below it
 # alpha = 0.05                # the chance of any false alarm
 # weighting = "user"          # or "row"
-# decide = ["parity"]         # the tests that make the verdict
+# decide = ["auto"]           # the tests that make the verdict
 # placebo = 200               # deal groups out anew so often, and say how often that gave a false alarm
 
 [gate]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from evenscore.estimation.verdict import INCONCLUSIVE, Judgement, VerdictTable, join_reasons, largest, smallest
+from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, Judgement, VerdictTable, join_reasons, largest, smallest
 from evenscore.tables import label_text, p_text, values_of
 
 POWER = 0.8  # with which a minimum detectable gap is found
@@ -100,13 +100,14 @@ class GapTest(PairwiseTest, Generic[Pair]):
 
     @property
     def largest_pair(self) -> Pair | None:
-        """The pair whose gap stands for the whole: of those that could be judged, the one with the largest."""
+        """The pair whose gap stands for the whole: of those that show a disparity, or of all if none does, the one with the largest."""
         judged = [pair for pair in self.pairs if pair.judged and np.isfinite(pair.max_gap)]
-        return max(judged, key=lambda pair: abs(pair.max_gap), default=None)
+        shown = [pair for pair in judged if pair.verdict == DISPARITY]
+        return max(shown or judged, key=lambda pair: abs(pair.max_gap), default=None)
 
     @property
     def max_gap(self) -> float:
-        """The largest gap of all pairs, with its sign (group_a minus group_b)."""
+        """The largest gap, with its sign (group_a minus group_b), of the pairs that show one; of all pairs when none does."""
         pair = self.largest_pair
         return np.nan if pair is None else pair.max_gap
 
