@@ -329,6 +329,8 @@ def _headline(document: dict[str, Any]) -> Iterator[str]:
         for region in test["regions"]:
             if not _is_shown([test], {_label_text(region["group_a"]), _label_text(region["group_b"])}):
                 yield f"a region of a pair that is not shown: {region}"
+        if test.get("shown_gap") is not None and test["shown_gap"] not in test["regions"]:
+            yield f"shown_gap {test['shown_gap']} is in no shown region"
         yield from _withheld(subject)
         yield from _small_groups(subject)
 
