@@ -52,7 +52,7 @@ def no_parity_without_a_tolerance():
 
 @refusal("which group is higher")
 def no_side_without_a_disparity():
-    found, subject, text = audited(people(3))
+    _, subject, text = audited(people(3))
     assert subject["tests"]["parity"]["pairs"][0]["verdict"] == "inconclusive" and subject["max_gap"] is not None
     assert not re.search(r"outcomes of [ab] (above|below|higher|lower)", text)
 

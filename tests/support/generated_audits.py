@@ -14,6 +14,8 @@ from processes import run
 import evenscore as es
 
 TREES = ("ash", "birch", "cedar", "fir", "oak", "pine")  # words that occur in no sentence of a report
+SCORES = {"even": 0.3, "values": 0.2, "two values": 0.05, "skewed": 0.1, "disjoint": 0.15, "partly": 0.15, "constant": 0.05}
+OUTCOMES = {"binary": 0.45, "rare": 0.15, "count": 0.15, "cost": 0.15, "constant": 0.03, "constant in a group": 0.07}
 NAMES = {"score": "s", "outcome": "y", "user": "u"}
 
 
