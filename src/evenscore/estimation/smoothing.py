@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenscore.errors import OptionError, is_finite, require_option, shortened
-from evenscore.estimation.kernels import Kernel, Smoother, indicator_smoother, inverse_weight, kernel_for, line_smoother, local_fits, smoother
+from evenscore.estimation.kernels import (
+    Kernel,
+    Smoother,
+    indicator_smoother,
+    inverse_weight,
+    kernel_for,
+    line_smoother,
+    local_fits,
+    smoother,
+)
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.scale_choice import FEW_VALUES as FEW_VALUES
 from evenscore.tallies.tally_state import CellSums
