@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from evenscore.auditing.audit_result import Audit, Subject
+from evenscore.calibration.repair_state import NOT_SHOWN, SHOWN, UNJUDGED, UNTESTED, VERIFIED
 from evenscore.report import words
 from evenscore.report.document import Chapter, Document, Fact, Section
 from evenscore.report.estimate_charts import error_chart, impact_chart, marginal_chart, placebo_chart, threshold_chart
@@ -12,6 +13,13 @@ from evenscore.tables import label_text, number_text, p_text
 
 SHOWN_PAIRS = 30  # rows of a table of pairs; the JSON has all
 SHOWN_NOTES = 10
+REPAIRS = {
+    VERIFIED: "Suggested repair, verified",
+    NOT_SHOWN: "Suggested repair: the disparity is no longer shown, not verified",
+    SHOWN: "Suggested repair: a disparity is still shown",
+    UNJUDGED: "Suggested repair: what is left could not be judged",
+    UNTESTED: "Suggested repair, unverified",
+}
 BAND = "Users that the repair was not fitted on. Line: estimate. Band: for the whole curve at once."
 
 
@@ -167,7 +175,7 @@ def _repair(subject: Subject, prefix: str) -> Section | None:
     if repair is None:
         return None
     if repair.verification is None or repair.curves_before is None or repair.curves_after is None:
-        return Section(f"{prefix}repair", "Suggested repair, unverified", (_sentence(repair.words),))
+        return Section(f"{prefix}repair", REPAIRS[repair.state], (_sentence(repair.words),))
     test = repair.verification
     charts = []
     drawn = [curve.group for curve in shown_curves(subject)]
@@ -178,15 +186,18 @@ def _repair(subject: Subject, prefix: str) -> Section | None:
         charts.append(outcome_chart(f"{prefix}{when}", title, score, curves, shown, BAND))
     return Section(
         f"{prefix}repair",
-        "Suggested repair",
-        (_sentence(repair.words),),
+        REPAIRS[repair.state] if repair.suggested else "A repair that is not suggested",
+        (_sentence(repair.sentence),),
         test.verdict,
         figures=tuple(charts),
         tables=(
             sheet(test.gaps(), "Gaps before and after, on users that the repair was not fitted on", limit=SHOWN_PAIRS),
             sheet(with_all_groups(test.rows()), "Accuracy before and after"),
         ),
-        notes=(_sentence(test.unseen), "The calibrator is in the JSON; es.calibrate on all users makes the one to deploy."),
+        notes=(
+            _sentence(test.unseen),
+            "The calibrator is in the JSON; es.calibrate(..., shrink=True) on all users makes the one to deploy.",
+        ),
     )
 
 

@@ -221,7 +221,7 @@ def impact(subject: Subject) -> str:
 
 def repair(subject: Subject) -> str:
     """What a repair would do."""
-    return "" if subject.repair is None else f"suggested repair: {subject.repair.words}"
+    return "" if subject.repair is None else subject.repair.sentence
 
 
 def placebo(subject: Subject) -> str:
