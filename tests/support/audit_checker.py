@@ -283,7 +283,7 @@ def _outside(row: dict[str, Any], binary: bool) -> Iterator[str]:
         value = row.get(name)
         if isinstance(value, int | float) and not -SLACK <= value <= 1 + SLACK:
             yield f"{name} = {value} is no probability"
-    changes = ("estimate", "ci_low", "ci_high") if "rate_before" in row else ()
+    changes = ("estimate", "ci_low", "ci_high") if {"rate_before", "estimate"} <= set(row) else ()
     for name in (*changes, *(("max_gap", "gap", "shown_gap", "worst") if binary else ())):
         value = row.get(name)
         if isinstance(value, int | float) and abs(value) > 1 + SLACK:
