@@ -151,7 +151,7 @@ def test_steps_that_cannot_be_done_are_said_to_be_so():
     audit = es.audit(data, group="gender", threshold=500, **NAMES)
     (subject,) = audit.subjects
     assert subject.calibration is None and "calibration" in subject.unavailable
-    assert "calibration error is not given: the scores run from" in " ".join(audit.summary)
+    assert "calibration error is not given: score and outcome are not on one scale: the scores run from" in " ".join(audit.summary)
     assert valid(audit)["subjects"][0]["calibration_error"] is None
 
 

@@ -11,12 +11,14 @@ import numpy as np
 
 from evenscore.auditing.deciding import Decision
 from evenscore.auditing.gate import Gate, GateResult, judge
+from evenscore.auditing.judged_groups import Selection
 from evenscore.auditing.provenance import Provenance
 from evenscore.auditing.repair import Repair
 from evenscore.calibration import fingerprint
-from evenscore.errors import EvenscoreError, OptionError, shortened
+from evenscore.errors import EvenscoreError, OptionError, listing, shortened
 from evenscore.estimation.fitted_curves import Curves
-from evenscore.estimation.verdict import DISPARITY, combine, join_reasons, largest, smallest
+from evenscore.estimation.row_counts import RowCounts, row_counts
+from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine, join_reasons, largest, smallest
 from evenscore.false_alarms.placebo_result import Placebo
 from evenscore.impact.impact_result import Impact
 from evenscore.marginal.marginal_result import MarginalTest
@@ -44,6 +46,7 @@ class GateError(EvenscoreError, AssertionError):
 class Subject:
     """One score and one attribute (or intersection of attributes), with all that was found about it.
 
+    tally: of all groups, of which ``selection`` says which are judged. same_scale: whether score and outcome are on one scale.
     decides: the names of the tests that make the verdict; decision: which of them does for each pair, None when the caller named
     them. alpha: the level of each of them. marginal, thresholds, impact: only with
     a threshold; repair: only after a disparity; placebo: only when asked for. unavailable: steps that could not be done, with the
@@ -53,6 +56,8 @@ class Subject:
     score: str
     attribute: tuple[str, ...]
     tally: Tally
+    selection: Selection
+    same_scale: bool
     curves: Curves
     parity: ParityTest
     ordering: OrderingTest
@@ -84,6 +89,10 @@ class Subject:
     @property
     def verdict(self) -> str:
         """The verdict of the tests that decide."""
+        return INCONCLUSIVE if self._hidden else self._decided
+
+    @property
+    def _decided(self) -> str:
         if self.decision is not None:
             return self.decision.verdict
         return combine(self.tests[name].verdict for name in self.decides)
@@ -91,9 +100,27 @@ class Subject:
     @property
     def reason(self) -> str:
         """Why the verdict is what it is."""
-        if self.decision is not None:
-            return self.decision.reason
-        return join_reasons((self.tests[name] for name in self.decides), self.verdict)
+        if self._hidden or self.decision is None:
+            return self._hidden or join_reasons((self.tests[name] for name in self.decides), self.verdict)
+        return self.decision.reason
+
+    @property
+    def _hidden(self) -> str:
+        """Why parity is not shown for everyone though it is for the groups that are judged; else empty."""
+        unexcused = self.selection.unexcused
+        if not unexcused or self._decided != PARITY:
+            return ""
+        names = listing((f"{label_text(group.group)} ({group.words})" for group in unexcused), 5)
+        return f"every gap between the judged groups lies within the tolerance, but parity needs every group: {names}"
+
+    @property
+    def row_counts(self) -> RowCounts:
+        """The mean outcome per user and per row."""
+        return row_counts(self.selection.tally)
+
+    def group_rows(self) -> list[dict[str, Any]]:
+        """One row a group, all groups: why one is not judged, and then no means."""
+        return self.selection.rows()
 
     @property
     def p_value(self) -> float:
@@ -117,7 +144,7 @@ class Subject:
     @property
     def fully_judged(self) -> bool:
         """Whether every pair of groups could be judged."""
-        return all(pair.judged for pair in self.parity.pairs)
+        return all(pair.judged for pair in self.parity.pairs) and not self.selection.unexcused
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a test."""
@@ -143,12 +170,16 @@ class Subject:
             "p_value": self.p_value,
             "decision": None if self.decision is None else self.decision.to_dict(),
             "fingerprint": fingerprint(self.tally),
-            "groups": self.tally.rows(),
-            "tally": self.tally.to_dict(),
+            "groups": self.group_rows(),
+            "tally": self.tally.to_dict() | {"rows": self.group_rows()},
             "tests": {name: test.to_dict() for name, test in self.tests.items()},
             "curves": self.curves.to_dict(),
         }
-        document |= values_of(self, ("threshold", "positive"))
+        document |= self.selection.to_dict()
+        document["mean_outcomes"] = values_of(
+            self.row_counts, ("per_user", "per_row", "difference", "ci_low", "ci_high", "sentence")
+        )
+        document |= values_of(self, ("threshold", "positive", "same_scale"))
         steps = {"calibration_error": self.calibration} | values_of(self, ("thresholds", "impact", "repair", "placebo"))
         document |= {name: None if step is None else step.to_dict() for name, step in steps.items()}
         return json_ready(document | {"unavailable": dict(self.unavailable), "notes": self.notes})

@@ -101,6 +101,7 @@ def find_repair(
     reference: Any,
     weighting: str,
     seed: int,
+    same_scale: bool | None = None,
 ) -> Repair:
     """Calibrate on half of the users and test on the other; on all of them, untested, when there is only the tally."""
     if read_split is None:
@@ -114,7 +115,7 @@ def find_repair(
         fitted, tested = (read_split(split) for split in (FITTED, TESTED))
         calibrator = calibrate(fitted, weighting=weighting, shrink=True)
         asked: dict[str, Any] = {"alpha": alpha, "tolerance": tolerance, "reference": reference}
-        found = verify(calibrator, tested, **asked, weighting=weighting, seed=seed, on_unknown="pooled")
+        found = verify(calibrator, tested, **asked, weighting=weighting, seed=seed, on_unknown="pooled", same_scale=same_scale)
         after = calibrated_tally(tested, calibrator, "pooled")
     except EvenscoreError as error:
         return Repair(calibrate(tally, weighting=weighting, shrink=True), unverified=str(error))

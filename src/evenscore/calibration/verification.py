@@ -240,6 +240,7 @@ def verify(
     alpha: float = 0.05,
     reference: Any = None,
     weighting: str | None = None,
+    same_scale: bool | None = None,
     seed: int = 0,
     **options: Any,
 ) -> Verification:
@@ -266,6 +267,8 @@ def verify(
         More arguments for ``es.tally``, such as ``nulls``.
     score, outcome, group, user
         Columns of ``data``; by default called as in the data fitted on.
+    same_scale
+        Whether score and outcome are on one scale; by default the data tell. Without, there is no squared error before the repair.
     on_unknown
         For groups that the calibrator does not know: "error", "pooled" or "keep".
 
@@ -301,7 +304,7 @@ def verify(
     shared: dict[str, Any] = {"tolerance": tolerance, "alpha": alpha, "reference": reference, "weighting": weighting, "seed": seed}
     before, after = (parity_test(scored, method=method, **shared) for scored in both)
     ordering_before, ordering_after = (ordering_test(scored, **shared) for scored in both)
-    accuracy = accuracies(tally, calibrator, on_unknown, weighting, alpha)
+    accuracy = accuracies(tally, calibrator, on_unknown, weighting, alpha, same_scale)
     verification = Verification(
         before=before,
         after=after,

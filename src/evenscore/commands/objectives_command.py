@@ -35,7 +35,7 @@ blend_options = join_options(
 OF_PAIRS = ("blend", "calibrator", "sweep")
 OF_ONE = (
     *("attributes", "threshold", "positive", "gate", "require_power", "decide", "weighting", "reference", "repair", "seed"),
-    *("placebo", "workers", "title", "report", "junit", "summary"),
+    *("same_scale", "min_users", "left_out", "placebo", "workers", "title", "report", "junit", "summary"),
 )
 
 

@@ -128,7 +128,7 @@ def marginal_test(
     other = "row" if weighting == "user" else "user"
     sides = _Sides.at(tally, other, cuts)
     again = replace(result, pairs=_compare(sides, *_stand(sides, smoothing, pairing), higher, pairing)[0], weighting=other)
-    return replace(result, other=Formulation(other, again.p_value, again.max_gap, again.verdict))
+    return replace(result, other=Formulation.of(again))
 
 
 @dataclass(frozen=True, slots=True)

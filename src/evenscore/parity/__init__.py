@@ -190,7 +190,7 @@ def parity_test(
     other = "row" if weighting == "user" else "user"
     pairs, _ = _test_all(Sides(tally, other), chosen, replace(options, brief=True), None)
     again = replace(result, pairs=tuple(pairs), weighting=other)
-    return replace(result, other=Formulation(other, again.p_value, again.max_gap, again.verdict))
+    return replace(result, other=Formulation.of(again))
 
 
 @in_one_thread

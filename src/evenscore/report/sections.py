@@ -9,6 +9,7 @@ from evenscore.report.document import Chapter, Document, Fact, Section
 from evenscore.report.estimate_charts import error_chart, impact_chart, marginal_chart, placebo_chart, threshold_chart
 from evenscore.report.score_charts import curve_chart, gap_charts, outcome_chart, shown_curves
 from evenscore.report.sheets import Sheet, sheet, with_all_groups
+from evenscore.report.text import group_rows
 from evenscore.tables import label_text, number_text, p_text
 
 SHOWN_PAIRS = 30  # rows of a table of pairs; the JSON has all
@@ -59,8 +60,8 @@ def _facts(audit: Audit) -> tuple[Fact, ...]:
     """The numbers beside the verdict."""
     widest = max(audit.subjects, key=lambda s: abs(p.max_gap) if (p := words.largest_pair(s.parity)) is not None else -1.0)
     pair = words.largest_pair(widest.parity)
-    users = max(sum(subject.tally.n_users.values()) for subject in audit.subjects)
-    rows = max(sum(subject.tally.n_rows.values()) for subject in audit.subjects)
+    users = max(sum(subject.selection.tally.n_users.values()) for subject in audit.subjects)
+    rows = max(sum(subject.selection.tally.n_rows.values()) for subject in audit.subjects)
     facts = []
     if pair is not None:
         where = f"{words.sides(pair, pair.max_gap)}, at score {number_text(pair.at_score)}"
@@ -215,8 +216,14 @@ def _placebo(subject: Subject, prefix: str) -> Section | None:
 
 
 def _groups(subject: Subject, prefix: str) -> Section:
-    table = sheet(subject.tally.rows(), f"Groups of {label_text(subject.attribute)}", limit=200)
-    return Section(f"{prefix}groups", "The data", (), tables=(table,))
+    table = sheet(group_rows(subject), f"Groups of {label_text(subject.attribute)}", limit=200)
+    tables = [table]
+    reasons = [{"group": group, "reason": words} for group, words in subject.selection.justifications.items()]
+    if reasons:
+        tables.append(sheet(reasons, "Groups left out, and why", limit=200))
+    return Section(
+        f"{prefix}groups", "The data", tuple(filter(None, (_sentence(subject.selection.sentence),))), tables=tuple(tables)
+    )
 
 
 def _overview(audit: Audit) -> Sheet:

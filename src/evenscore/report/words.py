@@ -13,6 +13,7 @@ from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.parity.parity_result import PairTest, ParityTest, Region
 from evenscore.tables import label_text, number_text, p_text
 
+MOST_NAMED = 10  # groups that are not judged; the table has all
 HEADLINES = {
     DISPARITY: "the same score does not mean the same outcome in every group",
     PARITY: "wherever there are enough people to tell, gaps stay within the tolerance",
@@ -49,7 +50,9 @@ def subject_sentences(subject: Subject) -> list[Sentence]:
     return [
         Sentence(kind, text)
         for kind, text in (
+            ("means", subject.row_counts.sentence),
             ("tested", tested(subject)),
+            ("groups", subject.selection.sentence),
             ("gap", largest_gap(subject.parity)),
             ("power", could_be_seen(subject.parity)),
             ("where", where(subject.parity)),
@@ -68,7 +71,7 @@ def subject_sentences(subject: Subject) -> list[Sentence]:
 
 def tested(subject: Subject) -> str:
     """What was tested on how many people, in the words of the estimand."""
-    tally = subject.tally
+    tally = subject.selection.tally
     users, rows = sum(tally.n_users.values()), sum(tally.n_rows.values())
     people = f"{rows:,} independent rows" if tally.independent else f"{rows:,} rows of {users:,} users"
     return f"tested whether {subject.parity.null}, on {people} in {len(tally.groups)} groups"
@@ -212,10 +215,15 @@ def impact(subject: Subject) -> str:
     if not known:
         return ""
     row = max(known, key=lambda row: abs(row["estimate"]))
+    same = ""
+    if subject.impact.keep == "rate":
+        whole = subject.impact.of(None)
+        same = f" and the same overall share of positive decisions, {100 * whole['rate_before']:.1f} %,"
+    before, after = (f"{100 * row[name]:.1f} %" for name in ("rate_before", "rate_after"))
+    change, low, high = (f"{100 * row[name]:+.1f}" for name in ("estimate", "ci_low", "ci_high"))
     return (
-        f"with calibrated scores {100 * row['rate_after']:.1f} % of {label_text(row['group'])} would get the decision instead of "
-        f"{100 * row['rate_before']:.1f} % (change {100 * row['estimate']:+.1f} points, {100 * row['ci_low']:+.1f} to "
-        f"{100 * row['ci_high']:+.1f})"
+        f"with calibrated scores{same} {after} of {label_text(row['group'])} would get the decision instead of {before} "
+        f"(change {change} points, {low} to {high})"
     )
 
 
@@ -255,11 +263,14 @@ def _subject_limits(subject: Subject) -> list[str]:
         "thresholds": "other thresholds",
         "impact": "impact on decisions",
         "repair": "repair",
+        "accuracy": "squared error before the repair",
+        "placebo": "false alarms on this data",
     }
     texts = [f"{names[step]} is not given: {reason}" for step, reason in subject.unavailable.items()]
     if subject.placebo is not None:
         texts += subject.placebo.failures
-    tally, test = subject.tally, subject.parity
+    tally, test = subject.selection.tally, subject.parity
+    texts += [f"{label_text(group.group)}: {group.words}" for group in subject.selection.unjudged[:MOST_NAMED]]
     spans = [pair.interval for pair in test.pairs if pair.judged]
     if spans:
         low, high = min(span[0] for span in spans), max(span[1] for span in spans)
