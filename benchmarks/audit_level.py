@@ -26,7 +26,9 @@ NAMES = {"score": "score", "outcome": "outcome", "group": "group", "user": "user
 Curve = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def one_row(scores: Callable[[np.random.Generator, np.ndarray], np.ndarray], rate: Curve, sizes: tuple[int, ...] = (500, 500)) -> Any:
+def one_row(
+    scores: Callable[[np.random.Generator, np.ndarray], np.ndarray], rate: Curve, sizes: tuple[int, ...] = (500, 500)
+) -> Any:
     """Users with a row each, of groups with these sizes."""
 
     def draw(seed: int) -> dict[str, Any]:

@@ -103,8 +103,10 @@ class Subject:
     @property
     def order_decides(self) -> bool:
         """Whether the headline is a share of misordered pairs: the ordering test decides, and parity shows no gap."""
-        return "ordering" in self.decides and self.parity.verdict != DISPARITY and (
-            self.ordering.verdict == DISPARITY or bool(np.isnan(self.parity.max_gap))
+        return (
+            "ordering" in self.decides
+            and self.parity.verdict != DISPARITY
+            and (self.ordering.verdict == DISPARITY or bool(np.isnan(self.parity.max_gap)))
         )
 
     @property

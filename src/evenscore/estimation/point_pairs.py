@@ -203,9 +203,7 @@ def _largest_between(values: Floats) -> Floats:
     return np.maximum.accumulate(np.where(np.arange(n)[:, None] <= np.arange(n), values, -np.inf), axis=1)
 
 
-def _differences(
-    low: Ints, high: Ints, level: Floats, mass: Floats, covariance: Floats, scatter: RateLaw | Scatter
-) -> PointPairs:
+def _differences(low: Ints, high: Ints, level: Floats, mass: Floats, covariance: Floats, scatter: RateLaw | Scatter) -> PointPairs:
     """Pairs of N points with these levels, masses and covariance."""
     corr = correlation(covariance)
     together = np.clip(corr[low, high], -1, 1)

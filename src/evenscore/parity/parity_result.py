@@ -156,7 +156,17 @@ class ParityTest(GapTest[PairTest]):
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
         settings = ("method", "alpha", "tolerance", "weighting", "degree", "kernel", "adjustment")
-        shown = ("null", "p_value", "p_equal", "verdict", "reason", "minimum_detectable_gap", "max_gap", "shown_gap", "disagreement")
+        shown = (
+            "null",
+            "p_value",
+            "p_equal",
+            "verdict",
+            "reason",
+            "minimum_detectable_gap",
+            "max_gap",
+            "shown_gap",
+            "disagreement",
+        )
         details = ("reason", "p_source", "p_equal", "bandwidth", "minimum_detectable_gap", "left_out", "too_coarse", "too_rare")
         pairs = [values_of(pair, (*self.COLUMNS, *details, "interval")) for pair in self.pairs]
         other = None if self.other is None else values_of(self.other)

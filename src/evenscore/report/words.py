@@ -109,7 +109,9 @@ def gap_words(test: ParityTest) -> str:
         )
     if pair is None:
         return ""
-    called = "the largest estimate of a gap that is shown" if test.verdict == DISPARITY else "the largest estimate of a gap, not shown,"
+    called = (
+        "the largest estimate of a gap that is shown" if test.verdict == DISPARITY else "the largest estimate of a gap, not shown,"
+    )
     return f"{called} is {abs(pair.max_gap):.3f} at score {number_text(pair.at_score)}, {sides(pair, pair.max_gap)}"
 
 
