@@ -17,7 +17,7 @@ from processes import FULL, make_frame, parity, read_until, run
 
 import evenscore as es
 
-SCHEMA = json.loads((Path(es.__file__).parent / "report" / "schema" / "audit-1.json").read_text())
+SCHEMA = json.loads((Path(es.__file__).parent / "report" / "schema" / "audit-1.1.json").read_text())
 
 
 @pytest.fixture(scope="module")

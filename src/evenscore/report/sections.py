@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from evenscore.auditing.audit_result import Audit, Subject
 from evenscore.calibration.repair_state import NOT_SHOWN, SHOWN, UNJUDGED, UNTESTED, VERIFIED
+from evenscore.estimation.verdict import DISPARITY
 from evenscore.report import words
 from evenscore.report.document import Chapter, Document, Fact, Section
 from evenscore.report.estimate_charts import error_chart, impact_chart, marginal_chart, placebo_chart, threshold_chart
@@ -32,7 +33,7 @@ def audit_document(audit: Audit) -> Document:
         title=audit.title,
         subtitle="; ".join(subject.name for subject in audit.subjects[:4]) + (" ..." if len(audit.subjects) > 4 else ""),
         verdict=audit.verdict,
-        headline=words.headline(audit.verdict, audit.tolerance),
+        headline=words.headline(audit),
         gate=f"Gate “{gate.rule}”: {gate.outcome}. {_sentence(gate.reason)}",
         gate_outcome=gate.outcome,
         facts=_facts(audit),
@@ -58,20 +59,27 @@ def _end(text: str) -> str:
 
 def _facts(audit: Audit) -> tuple[Fact, ...]:
     """The numbers beside the verdict."""
-    widest = max(audit.subjects, key=lambda s: abs(p.max_gap) if (p := words.largest_pair(s.parity)) is not None else -1.0)
-    pair = words.largest_pair(widest.parity)
-    users = max(sum(subject.selection.tally.n_users.values()) for subject in audit.subjects)
-    rows = max(sum(subject.selection.tally.n_rows.values()) for subject in audit.subjects)
+    subject = audit.headline  # every number is of one score and attribute
+    pair, shown = words.largest_pair(subject.parity), words.largest_region(subject.parity)
+    of = f" of {subject.name}" if len(audit.subjects) > 1 else ""
     facts = []
-    if pair is not None:
-        where = f"{words.sides(pair, pair.max_gap)}, at score {number_text(pair.at_score)}"
-        facts.append(Fact("Largest gap", f"{abs(pair.max_gap):.3f}", where))
-    smallest = min(audit.subjects, key=lambda s: s.parity.p_value if s.parity.p_value == s.parity.p_value else 2.0)
-    facts.append(Fact("p-value", p_text(smallest.parity.p_value), "of no gap at any score, adjusted for all comparisons"))
-    if audit.minimum_detectable_gap == audit.minimum_detectable_gap:
-        meaning = "smallest constant gap that is found with probability 0.8; one at some scores only must be larger"
-        facts.append(Fact("Could have been seen", f"{audit.minimum_detectable_gap:.3f}", meaning))
-    people = "rows, declared independent" if widest.tally.independent else f"users, {rows:,} rows"
+    if subject.order_decides and subject.ordering.at_least == subject.ordering.at_least:
+        share = f"of pairs of people, one of each group{of}; estimate {subject.ordering.misordered_share:.1%}"
+        facts.append(Fact("Misordered, at least", f"{subject.ordering.at_least:.1%}", share))
+    elif shown is not None:
+        region, pair = shown
+        where = f"{words.limits_of(region)}; {words.sides(pair, region.gap)}, at score {number_text(region.at_score)}{of}"
+        facts.append(Fact("Largest gap shown", f"{abs(region.gap):.3f}", where))
+    elif pair is not None:
+        called = "Largest gap" if subject.parity.verdict == DISPARITY else "Largest estimate, not shown"
+        where = f"{words.sides(pair, pair.max_gap)}, at score {number_text(pair.at_score)}{of}"
+        facts.append(Fact(called, f"{abs(pair.max_gap):.3f}", where))
+    facts.append(Fact("p-value", p_text(subject.p_value), f"of the tests that decide{of}, adjusted for all pairs of groups"))
+    if subject.minimum_detectable_gap == subject.minimum_detectable_gap:
+        meaning = f"smallest constant gap{of} that is found with probability 0.8; one at some scores only must be larger"
+        facts.append(Fact("Could have been seen", f"{subject.minimum_detectable_gap:.3f}", meaning))
+    users, rows = (sum(counts.values()) for counts in (subject.selection.tally.n_users, subject.selection.tally.n_rows))
+    people = "rows, declared independent" if subject.tally.independent else f"users, {rows:,} rows"
     facts.append(Fact("Evidence", f"{users:,}", people))
     return tuple(facts)
 
@@ -232,7 +240,7 @@ def _overview(audit: Audit) -> Sheet:
             "score": subject.score,
             "attribute": label_text(subject.attribute),
             "verdict": subject.verdict,
-            "p_value": subject.parity.p_value,
+            "p_value": subject.p_value,
             "largest_gap": abs(subject.parity.max_gap),
             "smallest_gap_seen": subject.minimum_detectable_gap,
         }

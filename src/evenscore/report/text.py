@@ -7,8 +7,8 @@ from typing import Any
 
 from evenscore.auditing.audit_result import Audit, Subject
 from evenscore.estimation.verdict import DISPARITY
-from evenscore.report.words import MOST_NAMED, at_some_scores, headline, largest_pair, limits, sides, subject_sentences
-from evenscore.tables import number_text, p_text, printable, text_table
+from evenscore.report.words import MOST_NAMED, at_some_scores, gap_words, headline, limits, subject_headline, subject_sentences
+from evenscore.tables import p_text, printable, text_table
 
 WIDTH = 96
 INK = {"disparity": "31;1", "inconclusive": "33;1", "parity": "36;1"}
@@ -22,7 +22,7 @@ def audit_text(audit: Audit, colour: bool = False) -> str:
     lines += [f"limit: {text}" for text in limits(audit)]
     if len(audit.subjects) > 1:
         whole = _ink(audit.verdict, colour)
-        blocks.append(f"  {whole} in all: {headline(audit.verdict, audit.tolerance)}\n\n{text_table(audit.rows())}")
+        blocks.append(f"  {whole} in all: {headline(audit)}\n\n{text_table(audit.rows())}")
     blocks.append("\n".join(wrap(line) for line in lines))
     return "\n\n".join(block for block in blocks if block)
 
@@ -62,12 +62,10 @@ def group_rows(subject: Subject) -> list[dict[str, Any]]:
 
 
 def _verdict(subject: Subject, audit: Audit, colour: bool) -> str:
-    p_value = min((subject.tests[name].p_value for name in subject.decides), key=lambda p: p if p == p else 2.0)
-    lines = [f"  {_ink(subject.verdict, colour)}: {headline(subject.verdict, audit.tolerance)}  (p = {p_text(p_value)})"]
-    pair = largest_pair(subject.parity)
-    if pair is not None:
-        where = f"at score {number_text(pair.at_score)}, {sides(pair, pair.max_gap)}"
-        lines.append(wrap(f"largest gap: {abs(pair.max_gap):.3f} {where}"))
+    said = subject_headline(subject, audit.tolerance)
+    lines = [f"  {_ink(subject.verdict, colour)}: {said}  (p = {p_text(subject.p_value)})"]
+    if gap := gap_words(subject.parity):
+        lines.append(wrap(gap))
     if subject.verdict != DISPARITY:
         lines += [wrap(words) for words in (subject.reason, at_some_scores(subject.parity)) if words]
     return "\n".join(lines)

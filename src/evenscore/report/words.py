@@ -19,6 +19,12 @@ HEADLINES = {
     PARITY: "wherever there are enough people to tell, gaps stay within the tolerance",
     INCONCLUSIVE: "no disparity is shown, which is not the same as parity",
 }
+MISORDERED = "a lower score in one group stands for a higher outcome than a higher score in another"
+DECIDED = {
+    "parity": "parity decides",
+    "ordering": "the order across groups decides, as their scores do not overlap",
+    "parity and ordering": "parity where scores overlap and the order of people beyond decide together, in the same draws",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +35,16 @@ class Sentence:
     text: str
 
 
-def headline(verdict: str, tolerance: float | None) -> str:
-    """The verdict in a sentence."""
+def headline(audit: Audit) -> str:
+    """The verdict of the whole in a sentence."""
+    return subject_headline(audit.headline, audit.tolerance) if audit.verdict == DISPARITY else HEADLINES[audit.verdict]
+
+
+def subject_headline(subject: Subject, tolerance: float | None) -> str:
+    """The verdict of one score and attribute in a sentence."""
+    verdict = subject.verdict
+    if verdict == DISPARITY and subject.order_decides:
+        return MISORDERED
     if verdict == DISPARITY and tolerance is not None:
         return f"for the same score outcomes differ by more than {tolerance:g} between groups"
     return HEADLINES[verdict]
@@ -38,7 +52,7 @@ def headline(verdict: str, tolerance: float | None) -> str:
 
 def audit_sentences(audit: Audit) -> list[Sentence]:
     """The whole audit, most important first."""
-    sentences = [Sentence("verdict", f"{audit.verdict}: {headline(audit.verdict, audit.tolerance)}")]
+    sentences = [Sentence("verdict", f"{audit.verdict}: {headline(audit)}")]
     for subject in audit.subjects:
         name = f"{subject.name}: " if len(audit.subjects) > 1 else ""
         sentences += [Sentence(sentence.kind, name + sentence.text) for sentence in subject_sentences(subject)]
@@ -53,6 +67,7 @@ def subject_sentences(subject: Subject) -> list[Sentence]:
             ("means", subject.row_counts.sentence),
             ("tested", tested(subject)),
             ("groups", subject.selection.sentence),
+            ("decided", decided(subject)),
             ("gap", largest_gap(subject.parity)),
             ("power", could_be_seen(subject.parity)),
             ("where", where(subject.parity)),
@@ -83,10 +98,50 @@ def largest_gap(test: ParityTest) -> str:
     if pair is None:
         return "no pair of groups could be judged: " + test.reason
     tail = "for no gap at any score" if test.tolerance is None else f"for no gap beyond {test.tolerance:g} at any score"
-    return (
-        f"the largest gap is {abs(pair.max_gap):.3f} at score {number_text(pair.at_score)}, {sides(pair, pair.max_gap)} "
-        f"(p = {p_text(test.p_value)} {tail})"
+    return f"{gap_words(test)} (p = {p_text(test.p_value)} {tail})"
+
+
+def gap_words(test: ParityTest) -> str:
+    """The largest gap that is shown, with its limits; where none is shown at a score, the largest estimate, and called so."""
+    shown, pair = largest_region(test), largest_pair(test)
+    if shown is not None:
+        region, pair = shown
+        return (
+            f"the largest gap that is shown is {abs(region.gap):.3f} ({limits_of(region)}) at score "
+            f"{number_text(region.at_score)}, {sides(pair, region.gap)}"
+        )
+    if pair is None:
+        return ""
+    called = (
+        "the largest estimate of a gap that is shown" if test.verdict == DISPARITY else "the largest estimate of a gap, not shown,"
     )
+    return f"{called} is {abs(pair.max_gap):.3f} at score {number_text(pair.at_score)}, {sides(pair, pair.max_gap)}"
+
+
+def largest_region(test: ParityTest) -> tuple[Region, PairTest] | None:
+    """Where the largest gap is shown, and between whom."""
+    regions = [(region, pair) for pair in test.pairs for region in pair.regions]
+    return max(regions, key=lambda shown: abs(shown[0].gap), default=None)
+
+
+def limits_of(region: Region) -> str:
+    """The simultaneous limits of a region's largest gap, in the direction in which it is shown."""
+    low, high = sorted((abs(region.low), abs(region.high)))
+    return f"{low:.3f} to {high:.3f}"
+
+
+def decided(subject: Subject) -> str:
+    """Which tests decide, unless parity does about every pair."""
+    if subject.decision is None or subject.decision.tests == ("parity",):
+        return ""
+    counts: dict[str, int] = {}
+    for pair in subject.decision.pairs:
+        counts[pair.decided_by] = counts.get(pair.decided_by, 0) + 1
+    if len(subject.decision.pairs) == 1:
+        how = DECIDED[subject.decision.pairs[0].decided_by]
+    else:
+        how = "; ".join(f"for {count} of {len(subject.decision.pairs)} pairs {DECIDED[by]}" for by, count in counts.items())
+    return f"{how} (p = {p_text(subject.p_value)})"
 
 
 def largest_pair(test: ParityTest) -> PairTest | None:
@@ -150,13 +205,15 @@ def other_weighting(test: ParityTest) -> str:
 def ordering(subject: Subject) -> str:
     """What the ordering test says."""
     test = subject.ordering
+    falls = "".join(f"; {own.words}, which is no disparity between groups" for own in test.not_monotone[:2])
     if test.verdict == DISPARITY:
-        return "order across groups: " + _shown_pairs(test.pairs, "at_least")
+        return "order across groups: " + _shown_pairs(test.pairs, "at_least") + falls
     if np.isnan(test.p_value):
-        return ""
+        return falls.removeprefix("; ")
+    beyond = ", beyond what a decline within a group explains," if falls else ""
     return (
-        f"order across groups: no lower score of one group is shown to stand for a higher outcome than a higher score of another "
-        f"(p = {p_text(test.p_value)})"
+        f"order across groups: no lower score of one group is shown to stand for a higher outcome{beyond} than a higher score of "
+        f"another (p = {p_text(test.p_value)}){falls}"
     )
 
 
