@@ -156,3 +156,19 @@ def test_a_repair_per_user_says_what_it_does_to_rows():
     assert "fitted per user: over rows the mean outcome is" in found.words
     by_row = es.verify(es.calibrate(es.tally(data, **COLUMNS, split="1/2"), weighting="row"), data)
     assert "fitted per user" not in by_row.words
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n_users", "left", "least", "most"), [(20_000, 0.08, 0, 1), (200_000, 0.0, 14, 20), (200_000, 0.08, 0, 1)]
+)
+def test_how_often_a_repair_of_ten_scores_is_verified(n_users, left, least, most):
+    """Known maps, tolerance .05: with many users a true repair mostly is, one that leaves a gap of .08 at one score hardly ever."""
+    value = np.repeat(np.arange(1, 11), 4)
+    group, outcome = np.tile([0, 0, 1, 1], 10), np.tile([0.0, 1.0], 20)
+    rate = 0.1 + 0.06 * value - 0.15 * group * np.sin(0.3 * value) - left * group * (value == 5)
+    known = {"score": value / 10, "outcome": outcome, "group": np.array(["a", "b"])[group]}
+    counts = np.round(1e6 * np.where(outcome == 1, rate, 1 - rate)).astype(int)
+    calibrator = es.calibrate(known | {"count": counts}, **COLUMNS | {"user": None, "count": "count"})
+    found = [es.verify(calibrator, few_valued(n_users // 2, seed), **COLUMNS, unseen=True, tolerance=0.05) for seed in range(20)]
+    assert least <= sum(own.verified for own in found) <= most
