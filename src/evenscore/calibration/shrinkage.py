@@ -36,10 +36,11 @@ def mix_maps(own: GroupMap, pooled: GroupMap, share: float) -> GroupMap:
     if share == 1:
         return own
     score = np.union1d(own.score, pooled.score)
-    parts = ((own, share), (pooled, 1 - share))
     trials = None
     if own.trials is not None and pooled.trials is not None:
-        trials = sum(part * np.interp(score, each.score, each.trials) ** -0.5 for each, part in parts) ** -2
+        doubt = share * np.interp(score, own.score, own.trials) ** -0.5
+        doubt += (1 - share) * np.interp(score, pooled.score, pooled.trials) ** -0.5
+        trials = doubt**-2
     return replace(
         own,
         score=score,

@@ -36,9 +36,7 @@ from evenscore.commands.outputs import check_outputs, tell
 @pair_option
 @choice("--weighting", ["user", "row"], "Whether every user or every row counts the same.")
 @click.option("--monotone", is_flag=True, help="Maps that never fall.")
-@click.option(
-    "--shrink", is_flag=True, help="Let small groups lean on the pooled map, as far as users left out show that it helps."
-)
+@click.option("--shrink", is_flag=True, help="Let small groups lean on the pooled map, where that helps users left out.")
 @click.option("--reference", metavar="GROUP", help="Keep the scale of this group.")
 @click.option("--split", metavar="1/2", help="Fit on a share of the users only, and verify on the rest.")
 @click.option("--verify/--no-verify", default=None, help="Test parity before and after on the rest; by default with --split.")

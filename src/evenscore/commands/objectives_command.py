@@ -112,7 +112,7 @@ def calibrate_pairs(
 
 def _refuse_single(context: click.Context) -> None:
     """Options that only the calibration of one score has."""
-    for name in ("monotone", "reference", "verify", "tolerance"):
+    for name in ("monotone", "shrink", "reference", "verify", "tolerance"):
         if context.get_parameter_source(name) not in (None, click.core.ParameterSource.DEFAULT):
             raise click.UsageError(f"--{name} is not possible with --joint; audit with --pair and --calibrator instead", context)
 

@@ -22,6 +22,7 @@ REPAIRS = {
     UNJUDGED: "Suggested repair: what is left could not be judged",
     UNTESTED: "Suggested repair, unverified",
 }
+DEPLOYED = "The calibrator is in the JSON; es.calibrate(..., shrink=True) on all users makes the one to deploy."
 BAND = "Users that the repair was not fitted on. Line: estimate. Band: for the whole curve at once."
 
 
@@ -205,7 +206,7 @@ def _repair(subject: Subject, prefix: str) -> Section | None:
         ),
         notes=(
             _sentence(test.unseen),
-            "The calibrator is in the JSON; es.calibrate(..., shrink=True) on all users makes the one to deploy.",
+            DEPLOYED,
         ),
     )
 
