@@ -25,6 +25,7 @@ from evenscore.errors import (
     EvenscoreWarning,
     OptionError,
     listing,
+    renamed,
     require_alpha,
     require_count,
     require_flag,
@@ -72,6 +73,7 @@ class _Options:
     left_out: Mapping[Any, str]
 
 
+@renamed(say="progress")
 @in_one_thread
 def audit(
     data: Any,
@@ -107,7 +109,7 @@ def audit(
     workers: int = 1,
     title: str = "Audit of predictive parity",
     seed: int = 0,
-    say: Say | None = None,
+    progress: Say | None = None,
 ) -> Audit:
     """Audit a score: is there a disparity, how large, where, and what would repair it.
 
@@ -149,8 +151,8 @@ def audit(
     placebo, workers
         So many times groups are dealt out anew, to count the false alarms of the deciding tests on this data, as ``es.placebo``
         does; in so many processes. It needs rows, sets a tolerance aside, and does not change the verdict.
-    say
-        Called with words of progress now and then.
+    progress
+        Progress callback: called with what is being done, in words.
     method, compare, reference, weighting, seed
         As for ``es.parity_test``.
     title
@@ -168,7 +170,7 @@ def audit(
     >>> es.audit(data, score="score", outcome="outcome", group="group", user="user").verdict
     'disparity'
     """
-    given = {name: value for name, value in locals().items() if name not in ("data", "say")}
+    given = {name: value for name, value in locals().items() if name not in ("data", "progress")}
     require_alpha(alpha)
     require_gap("tolerance", tolerance)
     require_option("positive", positive, ("above", "below"))
@@ -206,10 +208,10 @@ def audit(
         min_users=require_count("min_users", min_users, low=0),
         left_out=justified,
     )
-    found = [_audit_one(subject, options, say) for subject in subjects]
+    found = [_audit_one(subject, options, progress) for subject in subjects]
     require_known(justified, [subject.tally for subject in found])
     configuration = {name: plain_option(value) for name, value in given.items()}
-    return Audit(tuple(found), alpha, tolerance, rule, record(data_sources(data, say), seed, configuration), title)
+    return Audit(tuple(found), alpha, tolerance, rule, record(data_sources(data, progress), seed, configuration), title)
 
 
 def _deciding(decide: Any, threshold: float | None) -> tuple[str, ...]:

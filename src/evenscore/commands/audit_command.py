@@ -142,7 +142,7 @@ def _audit(context: click.Context, data: tuple[str, ...], options: dict[str, Any
         stop_if_interrupted(context)
         show(words, quiet)
 
-    return run_audit(list(data), say=say, **(options | columns))
+    return run_audit(list(data), progress=say, **(options | columns))
 
 
 def _justifications(context: click.Context, given: Any) -> dict[str, str]:

@@ -58,9 +58,9 @@ def audit_pairs(context: click.Context, data: tuple[str, ...], options: dict[str
         from evenscore.multiobjective.sweep import sweep_weights
 
         chosen = {name: options[name] for name in ("alpha", "tolerance", "method", "split")} | columns
-        chosen["calibrators"] = JointCalibrator.load(options["calibrator"]) if options["calibrator"] else None
+        chosen["calibrator"] = JointCalibrator.load(options["calibrator"]) if options["calibrator"] else None
         stop_if_interrupted(context)
-        found = audit_objectives(list(data), weights=blend_weights(context, options), say=notes.append, **chosen)
+        found = audit_objectives(list(data), weights=blend_weights(context, options), progress=notes.append, **chosen)
         stop_if_interrupted(context)
         swept = None
         if options["sweep"]:
@@ -96,7 +96,7 @@ def calibrate_pairs(
             method=_joint_method(context, options),
             weighting=options["weighting"],
             split=options.get("split"),
-            say=notes.append,
+            progress=notes.append,
             **columns,
         )
         stop_if_interrupted(context)

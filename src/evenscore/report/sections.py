@@ -166,7 +166,12 @@ def _decision(subject: Subject, prefix: str) -> Section | None:
         figures.append(threshold_chart(subject.thresholds, f"{prefix}thresholds"))
     if subject.impact is not None:
         figures.append(impact_chart(subject.impact, f"{prefix}impact"))
-    notes = [*test.misleading, *test.beyond[:SHOWN_NOTES], *([test.disagreement] if test.disagreement else [])]
+    notes = [
+        *test._label_notes(),
+        *test.misleading,
+        *test.beyond[:SHOWN_NOTES],
+        *([test.disagreement] if test.disagreement else []),
+    ]
     if subject.thresholds is not None:
         notes += [f"{label_text(group)}: {reason}" for group, reason in subject.thresholds.reasons.items()][:SHOWN_NOTES]
     return Section(
