@@ -27,7 +27,7 @@ OF_THE_METHOD = re.compile(
 DIAGNOSIS = re.compile(
     r"90 % of its scores in \[[^]]*\]|\d+ % have scores from \S+ to [^,;\s]+|run from \S+ to \S+|only \S+ effective users"
     r"|fewer than \d+ expected (?:events|outcomes of [01])|at scores? \S+(?: to \S+)?(?=[;.]|$)|at scores from \S+ to [^\s;]+"
-    r"|[\d,]+ users occur in more than one group|an outcome of \S+ is out of reach|only \S+ cells wide|group \S+ has only \d+ users"
+    r"|[\d,]+ users occur in more than one group|\(mean \S+\)|outcomes have mean \S+ and standard deviation [\d.,]+|an outcome of \S+ is out of reach|only \S+ cells wide|group \S+ has only \d+ users"
 )
 NOT_SAID = re.compile(r"(?<![\w.])(?:nan|NaN|inf|-inf|None|infinity)(?![\w])|–\s?%|= –|\(–|\b– to\b|to –|from –|±–|\[–|–\]")
 CLAIM = re.compile(r"\b(?:above|below|higher|lower|differ|differs|shown|exceeds?|larger|misordered|held to)\b")
@@ -156,12 +156,17 @@ def _is_in(token: str, pool: set[float]) -> bool:
     )
 
 
+COUNTS = ("rows", "users", "unlabelled")
+
+
 def _pool(document: dict[str, Any]) -> set[float]:
     """The absolute values of all numbers, with sums over groups and the lengths of lists."""
     found = {abs(value) for value in _walk(document)}
     for subject in document["subjects"]:
         groups, pairs = subject["groups"], subject["tests"]["parity"]["pairs"]
-        found |= {float(sum(row.get(name, 0) for row in groups)) for name in ("rows", "users", "unlabelled")}
+        judged = [row for row in groups if not row["not_judged"]]
+        found |= {float(sum(row.get(name, 0) for row in rows)) for name in COUNTS for rows in (groups, judged)}
+        found |= {float(len(judged)), float(len(groups) - len(judged))}
         found |= {float(len(groups)), float(len(pairs)), float(len(subject["tests"]["ordering"]["pairs"]))}
         for test in subject["tests"].values():
             shown = len([pair for pair in test["pairs"] if pair["verdict"] == "disparity"])
@@ -313,7 +318,7 @@ def _limits(row: dict[str, Any]) -> Iterator[str]:
         slack = SLACK * max(1.0, *map(abs, values))
         if not low - slack <= middle <= high + slack:
             yield f"{names[0]} = {middle} outside of {low} to {high}"
-        if low == high and names[1] in ("ci_low", "band_low") and row.get("se", 1) != 0:
+        if low == high and names[1] in ("ci_low", "band_low") and row.get("se", 1.0) > SLACK and "per_row" not in row:
             yield f"{names[0]} = {middle} as if it were known exactly"
 
 

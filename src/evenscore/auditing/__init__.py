@@ -132,8 +132,8 @@ def audit(
         What ``assert_ok`` asks for: "difference", that no disparity is shown; "equivalence", that parity is shown; and that a gap
         of ``require_power`` would have been found with probability .8.
     decide
-        The tests that make the verdict. "auto" chooses for each pair of groups, by their scores alone: parity where they have scores
-        in common, ordering where they have none, both together where scores overlap in part. Or some of "parity", "ordering", and
+        The tests that make the verdict. "auto" chooses for each pair of groups, by scores alone: parity where they have scores in
+        common, ordering where they have none, both together where scores overlap in part. Or some of "parity", "ordering", and
         "marginal" when there is a threshold; ``decide="parity"`` is what 0.1.0 did. The others are shown beside it.
     alpha
         The chance of any false alarm in the whole audit: it is divided by the number of scores, attributes and deciding tests.

@@ -182,7 +182,13 @@ class Subject:
         document |= values_of(self, ("threshold", "positive", "same_scale"))
         steps = {"calibration_error": self.calibration} | values_of(self, ("thresholds", "impact", "repair", "placebo"))
         document |= {name: None if step is None else step.to_dict() for name, step in steps.items()}
-        return json_ready(document | {"unavailable": dict(self.unavailable), "notes": self.notes})
+        return json_ready(document | {"unavailable": {**self.unavailable, **self._no_gap}, "notes": self.notes})
+
+    @property
+    def _no_gap(self) -> dict[str, str]:
+        """Why there is no gap to tell of, by the names of what is null."""
+        names = ("max_gap", "minimum_detectable_gap")
+        return {name: self.parity.reason for name in names if np.isnan(getattr(self.parity, name))}
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -108,7 +108,7 @@ class GapTest(PairwiseTest, Generic[Pair]):
 
     @property
     def largest_pair(self) -> Pair | None:
-        """The pair whose gap stands for the whole: of those that show a disparity, or of all if none does, the one with the largest."""
+        """The pair whose gap stands for the whole: the largest of those that show a disparity, or of all if none does."""
         judged = [pair for pair in self.pairs if pair.judged and np.isfinite(pair.max_gap)]
         shown = [pair for pair in judged if pair.verdict == DISPARITY]
         return max(shown or judged, key=lambda pair: abs(pair.max_gap), default=None)
@@ -169,7 +169,8 @@ class GapTest(PairwiseTest, Generic[Pair]):
         return [self.disagreement] if self.disagreement else []
 
     def _adjustment_notes(self) -> list[str]:
-        return [f"p adjusted for {len(self.pairs)} pairs by {self.adjustment}"] if len(self.pairs) > 1 else []
+        judged = sum(pair.judged for pair in self.pairs)
+        return [f"p adjusted for {judged} pairs by {self.adjustment}"] if judged > 1 else []
 
 
 def _names(shown: Iterable[tuple[Any, Any]], than: Iterable[tuple[Any, Any]]) -> str:

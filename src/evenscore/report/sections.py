@@ -73,9 +73,10 @@ def _facts(audit: Audit) -> tuple[Fact, ...]:
         facts.append(Fact("Largest gap shown", f"{abs(region.gap):.3f}", where))
     elif pair is not None:
         called = "Largest gap" if subject.parity.verdict == DISPARITY else "Largest estimate, not shown"
-        where = f"{words.sides(pair, pair.max_gap)}, at score {number_text(pair.at_score)}{of}"
+        where = f"between {pair.name}, at score {number_text(pair.at_score)}{of}"
         facts.append(Fact(called, f"{abs(pair.max_gap):.3f}", where))
-    facts.append(Fact("p-value", p_text(subject.p_value), f"of the tests that decide{of}, adjusted for all pairs of groups"))
+    if subject.p_value == subject.p_value:
+        facts.append(Fact("p-value", p_text(subject.p_value), f"of the tests that decide{of}, adjusted for all pairs of groups"))
     if subject.minimum_detectable_gap == subject.minimum_detectable_gap:
         meaning = f"smallest constant gap{of} that is found with probability 0.8; one at some scores only must be larger"
         facts.append(Fact("Could have been seen", f"{subject.minimum_detectable_gap:.3f}", meaning))

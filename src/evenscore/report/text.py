@@ -7,8 +7,17 @@ from typing import Any
 
 from evenscore.auditing.audit_result import Audit, Subject
 from evenscore.estimation.verdict import DISPARITY
-from evenscore.report.words import MOST_NAMED, at_some_scores, gap_words, headline, limits, subject_headline, subject_sentences
-from evenscore.tables import p_text, printable, text_table
+from evenscore.report.words import (
+    MOST_NAMED,
+    at_some_scores,
+    gap_words,
+    headline,
+    limits,
+    p_words,
+    subject_headline,
+    subject_sentences,
+)
+from evenscore.tables import printable, text_table
 
 WIDTH = 96
 INK = {"disparity": "31;1", "inconclusive": "33;1", "parity": "36;1"}
@@ -63,7 +72,7 @@ def group_rows(subject: Subject) -> list[dict[str, Any]]:
 
 def _verdict(subject: Subject, audit: Audit, colour: bool) -> str:
     said = subject_headline(subject, audit.tolerance)
-    lines = [f"  {_ink(subject.verdict, colour)}: {said}  (p = {p_text(subject.p_value)})"]
+    lines = [f"  {_ink(subject.verdict, colour)}: {said}{p_words(subject.p_value)}"]
     if gap := gap_words(subject.parity):
         lines.append(wrap(gap))
     if subject.verdict != DISPARITY:

@@ -115,7 +115,7 @@ def gap_words(test: ParityTest) -> str:
     called = (
         "the largest estimate of a gap that is shown" if test.verdict == DISPARITY else "the largest estimate of a gap, not shown,"
     )
-    return f"{called} is {abs(pair.max_gap):.3f} at score {number_text(pair.at_score)}, {sides(pair, pair.max_gap)}"
+    return f"{called} is {abs(pair.max_gap):.3f}, between {pair.name} at score {number_text(pair.at_score)}"
 
 
 def largest_region(test: ParityTest) -> tuple[Region, PairTest] | None:
@@ -141,7 +141,12 @@ def decided(subject: Subject) -> str:
         how = DECIDED[subject.decision.pairs[0].decided_by]
     else:
         how = "; ".join(f"for {count} of {len(subject.decision.pairs)} pairs {DECIDED[by]}" for by, count in counts.items())
-    return f"{how} (p = {p_text(subject.p_value)})"
+    return how + p_words(subject.p_value)
+
+
+def p_words(p_value: float) -> str:
+    """A p-value to put after a sentence; empty when there is none."""
+    return "" if np.isnan(p_value) else f" (p = {p_text(p_value)})"
 
 
 def largest_pair(test: ParityTest) -> PairTest | None:
@@ -199,6 +204,8 @@ def other_weighting(test: ParityTest) -> str:
         return ""
     if test.disagreement:
         return test.disagreement
+    if np.isnan(test.other.p_value):
+        return ""
     return f"counting each {test.other.weighting} once instead gives the same verdict (p = {p_text(test.other.p_value)})"
 
 
