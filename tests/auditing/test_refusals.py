@@ -89,7 +89,7 @@ def parity_needs_every_group():
 @refusal("how far scores are off when they are not on the outcome's scale")
 def no_error_across_units():
     _, subject, text = audited(people(factor=100, gap=0.3), threshold=50)
-    assert subject["calibration_error"] is None and "one scale" in subject["unavailable"]["calibration_error"]
+    assert subject["calibration_error"] is None and "one scale" in subject["unavailable"]["calibration"]
     assert "off by" not in text
 
 

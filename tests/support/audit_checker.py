@@ -27,7 +27,11 @@ OF_THE_METHOD = re.compile(
 DIAGNOSIS = re.compile(
     r"90 % of its scores in \[[^]]*\]|\d+ % have scores from \S+ to [^,;\s]+|run from \S+ to \S+|only \S+ effective users"
     r"|fewer than \d+ expected (?:events|outcomes of [01])|at scores? \S+(?: to \S+)?(?=[;.]|$)|at scores from \S+ to [^\s;]+"
-    r"|[\d,]+ users occur in more than one group|\(mean \S+\)|outcomes have mean \S+ and standard deviation [\d.,]+|an outcome of \S+ is out of reach|only \S+ cells wide|group \S+ has only \d+ users"
+    r"|[\d,]+ users occur in more than one group|only \S+ cells wide|group \S+ has only \d+ users|\(mean \S+\)"
+    r"|outcomes have mean \S+ and standard deviation [\d.,]+|an outcome of \S+ is out of reach"
+    r"|an outcome of \S+ is not attained exactly; the nearest is \S+|not monotone \(off by \S+ at score \S+\)"
+    r"|the bandwidth \S+|[\d,]+ more (?:pairs|rows)|[^;:]*…$",
+    re.IGNORECASE,
 )
 NOT_SAID = re.compile(r"(?<![\w.])(?:nan|NaN|inf|-inf|None|infinity)(?![\w])|–\s?%|= –|\(–|\b– to\b|to –|from –|±–|\[–|–\]")
 CLAIM = re.compile(r"\b(?:above|below|higher|lower|differ|differs|shown|exceeds?|larger|misordered|held to)\b")
@@ -318,7 +322,12 @@ def _limits(row: dict[str, Any]) -> Iterator[str]:
         slack = SLACK * max(1.0, *map(abs, values))
         if not low - slack <= middle <= high + slack:
             yield f"{names[0]} = {middle} outside of {low} to {high}"
-        if low == high and names[1] in ("ci_low", "band_low") and row.get("se", 1.0) > SLACK and "per_row" not in row:
+        if (
+            low == high
+            and names[1] in ("ci_low", "band_low")
+            and row.get("se", 1.0) > 1e-6 * abs(high) + 1e-6
+            and "per_row" not in row
+        ):
             yield f"{names[0]} = {middle} as if it were known exactly"
 
 

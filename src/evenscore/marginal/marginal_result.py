@@ -226,6 +226,7 @@ class MarginalTest(GapTest[MarginalPair]):
         document = values_of(self, settings + shown + remarks)
         document["groups"] = [values_of(marginal) for marginal in self.marginals]
         document["pairs"] = [values_of(pair) for pair in self.pairs]
+        document["other"] = None if self.other is None else values_of(self.other)
         document["labels"] = self.labels
         document["other_labels"] = None if self.other_labels is None else values_of(self.other_labels)
         document["other_side"] = [values_of(side) for side in self.other_side]

@@ -236,7 +236,9 @@ def calibration(subject: Subject) -> str:
     """How far scores are from outcomes, best and worst."""
     if subject.calibration is None:
         return ""
-    known = [error for error in subject.calibration.estimates[:-1] if np.isfinite(error.estimate)]
+    known = [
+        error for error in subject.calibration.estimates[:-1] if np.isfinite((error.estimate, error.ci_low, error.ci_high)).all()
+    ]
     if not known:
         return ""
     worst, best = max(known, key=lambda error: error.estimate), min(known, key=lambda error: error.estimate)
@@ -254,7 +256,8 @@ def threshold(subject: Subject) -> str:
     if test.verdict == DISPARITY:
         return f"at the threshold {subject.threshold:g}: {_shown_pairs(test.pairs, 'gap')} (p = {p_text(test.p_value)})"
     if np.isnan(test.p_value):
-        return f"at the threshold {subject.threshold:g} nothing can be judged: {test.reason}"
+        why = "; ".join(f"{label_text(own.group)}: {own.reason}" for own in test.marginals if own.reason)
+        return f"at the threshold {subject.threshold:g} nothing can be judged: {why or test.reason}"
     gap = f"largest gap {abs(test.max_gap):.3f}, p = {p_text(test.p_value)}"
     return f"at the threshold {subject.threshold:g}: {test.verdict}, {test.reason} ({gap})"
 
