@@ -55,9 +55,9 @@ class Decline:
 class OrderingPair(GroupPair):
     """Two groups: whether a lower score of one goes with a higher outcome than a higher score of the other.
 
-    p_value: of no misordering beyond what a decline within a group explains. misordered_share: estimated share of pairs of people, one of each group, that the score orders wrongly; at_least: its lower
-    limit, the share of pairs whose simultaneous lower limit is above the tolerance. worst: the clearest misordering, f(low_score) in
-    low_group minus f(high_score) in high_group.
+    p_value: of no misordering beyond what a decline within a group explains. misordered_share: estimated share of pairs of people,
+    one of each group, that the score orders wrongly; at_least: its lower limit, the share of pairs whose simultaneous lower limit
+    is above the tolerance. worst: the clearest misordering, f(low_score) in low_group minus f(high_score) in high_group.
     """
 
     group_a: Any
@@ -331,6 +331,7 @@ def _third(pairs: PointPairs, untold: Mask, points: Ints) -> float:
 
 
 def judge_order(pair: OrderingPair, p_adjusted: float, alpha: float, tolerance: float | None) -> OrderingPair:
+    """The pair with its verdict and why."""
     if np.isnan(pair.p_value):
         return pair
     verdict = DISPARITY if p_adjusted <= alpha else pair.verdict

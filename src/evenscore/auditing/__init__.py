@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evenscore.auditing.audit_result import Audit, Subject
-from evenscore.auditing.deciding import AUTO, make_decision
+from evenscore.auditing.deciding import make_decision, named_tests
 from evenscore.auditing.gate import Gate
 from evenscore.auditing.provenance import Source, file_sources, record
 from evenscore.auditing.repair import Repair, find_repair
@@ -34,7 +34,7 @@ from evenscore.errors import (
 )
 from evenscore.estimation.fitted_curves import curves
 from evenscore.estimation.verdict import DISPARITY, combine
-from evenscore.false_alarms import TESTS, Deciding, Design, choose_tests, repeat_tests
+from evenscore.false_alarms import TESTS, Deciding, Design, repeat_tests
 from evenscore.false_alarms.placebo_result import Placebo
 from evenscore.impact import classification_impact
 from evenscore.marginal import marginal_test
@@ -122,9 +122,9 @@ def audit(
         What ``assert_ok`` asks for: "difference", that no disparity is shown; "equivalence", that parity is shown; and that a gap
         of ``require_power`` would have been found with probability .8.
     decide
-        The tests that make the verdict. "auto" chooses for each pair of groups, by their scores alone: parity where they have scores
-        in common, ordering where they have none, both together where scores overlap in part. Or some of "parity", "ordering", and
-        "marginal" when there is a threshold; ``decide="parity"`` is what 0.1.0 did. The others are shown beside it.
+        The tests that make the verdict. "auto" chooses for each pair of groups, by their scores alone: parity where they have
+        scores in common, ordering where they have none, both where scores overlap in part. Or some of "parity" (as in 0.1.0),
+        "ordering", and "marginal" when there is a threshold. The others are shown beside it.
     alpha
         The chance of any false alarm in the whole audit: it is divided by the number of scores, attributes and deciding tests.
     repair
@@ -162,7 +162,7 @@ def audit(
     design = Design.of_audit(placebo, seed, workers)
     if design is not None:
         require_rows(data, "placebo=")
-    deciding = _deciding(decide, threshold)
+    deciding = named_tests(decide, threshold)
     columns = {"outcome": outcome, "weight": weight, "count": count} | ({} if user is UNSAID else {"user": user})
     cuts = () if threshold is None else (threshold,)
     settings = {"lattice": lattice, "cuts": cuts, "cells": cells, "scale": scale, "nulls": nulls, "split": split}
@@ -198,15 +198,6 @@ class _Request:
 
     data: Any
     spec: TallySpec | None = None
-
-
-def _deciding(decide: Any, threshold: float | None) -> tuple[str, ...]:
-    """The tests that the caller wants to decide; none when the scores are to choose them."""
-    if decide == AUTO or (isinstance(decide, list | tuple) and list(decide) == [AUTO]):
-        return ()
-    if isinstance(decide, list | tuple) and AUTO in decide:
-        raise OptionError("decide='auto' chooses the tests itself; give it alone, or name the tests")
-    return choose_tests("decide", decide, threshold)
 
 
 def _subjects(

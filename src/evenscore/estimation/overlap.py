@@ -22,8 +22,8 @@ MUCH = 0.1  # of each group's people beyond the common scores: from there on the
 class ScoreOverlap:
     """Where two groups have scores in common, and so which test decides.
 
-    decides_by: "parity", "ordering", or both. low, high: the ends of the common scores, on the axis; outside_a, outside_b: the share
-    of each group beyond them that is not just the last 5 % of either end.
+    decides_by: "parity", "ordering", or both. low, high: the ends of the common scores, on the axis; outside_a, outside_b: the
+    share of each group beyond them that is not just the last 5 % of either end.
     """
 
     decides_by: str

@@ -100,7 +100,7 @@ class GapTest(PairwiseTest, Generic[Pair]):
 
     @property
     def largest_pair(self) -> Pair | None:
-        """The pair whose gap stands for the whole: of those that show a disparity, or of all if none does, the one with the largest."""
+        """The pair whose gap stands for the whole: the largest of those that show a disparity, or of all if none does."""
         judged = [pair for pair in self.pairs if pair.judged and np.isfinite(pair.max_gap)]
         shown = [pair for pair in judged if pair.verdict == DISPARITY]
         return max(shown or judged, key=lambda pair: abs(pair.max_gap), default=None)

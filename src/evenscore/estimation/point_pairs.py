@@ -99,8 +99,8 @@ def _own_curve(view: GroupView, smoothing: Smoothing, rho: float) -> OwnCurve | 
 class PointPairs(Differences):
     """Two curves end to end, N points, and n pairs of a point of one and a higher one of the other: the lower minus the higher.
 
-    low, high: (n,), which points; mass: (n,), the share of pairs of people; across: (n,), what of the difference no decline within a
-    group explains, and across_se: (n,), what it may be off by; law: how the differences are distributed if both points have one
+    low, high: (n,), which points; mass: (n,), the share of pairs of people; across: (n,), what of the difference no decline within
+    a group explains, and across_se: (n,), what it may be off by; law: how the differences are distributed if both points have one
     expected outcome, null_low, null_high: and each of the two; corr: how the N estimates go together, (N, N).
     """
 
