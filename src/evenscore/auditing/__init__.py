@@ -122,9 +122,9 @@ def audit(
         What ``assert_ok`` asks for: "difference", that no disparity is shown; "equivalence", that parity is shown; and that a gap
         of ``require_power`` would have been found with probability .8.
     decide
-        The tests that make the verdict. "auto" chooses for each pair of groups, by their scores alone: parity where they have
-        scores in common, ordering where they have none, both where scores overlap in part. Or some of "parity" (as in 0.1.0),
-        "ordering", and "marginal" when there is a threshold. The others are shown beside it.
+        The tests that make the verdict. "auto" chooses for each pair of groups, by their scores alone: parity where they overlap,
+        ordering where they do not, both where they do in part. Or some of "parity" (as in 0.1.0), "ordering", "marginal" (with a
+        threshold). The others are shown beside it.
     alpha
         The chance of any false alarm in the whole audit: it is divided by the number of scores, attributes and deciding tests.
     repair
@@ -271,8 +271,8 @@ def _audit_one(request: _Request, options: _Options, say: Say | None) -> Subject
             say("testing")
         found = _tested(tally, options) | _explained(tally, options)
         found["decides"] = options.decide or found["decision"].tests
-        verdicts = [found[name].verdict for name in options.decide] or [found["decision"].verdict]
-        if options.repair and combine(verdicts) == DISPARITY:
+        deciding = options.decide or ("decision",)
+        if options.repair and combine(found[name].verdict for name in deciding) == DISPARITY:
             found |= _repaired(request, tally, options, say, found["unavailable"])
         if options.placebo is not None:
             found["placebo"] = _false_alarms(request, tally, options, options.placebo, notes, say)
@@ -386,7 +386,7 @@ def _repaired(
 
 
 def _false_alarms(request: _Request, tally: Tally, options: _Options, design: Design, notes: list[str], say: Say | None) -> Placebo:
-    """The deciding tests on groups dealt out anew, on the same cells."""
+    """The deciding tests on groups dealt out anew, on the same cells; as these have their scores in common, parity if not named."""
 
     def progress(done: int, total: int) -> None:
         if say is not None:
@@ -394,7 +394,6 @@ def _false_alarms(request: _Request, tally: Tally, options: _Options, design: De
 
     assert request.spec is not None
     names = ("alpha", "threshold", "positive", "method", "compare", "weighting")
-    # Groups dealt out anew have their scores in common, so parity decides about them.
     deciding = Deciding(options.decide or ("parity",), reference=_reference(tally, options.reference), **values_of(options, names))
     spec = replace(request.spec, lattice=tally.lattice, cuts=())
     return repeat_tests(request.data, spec, deciding, design, call="placebo=", progress=progress, say=notes.append)
