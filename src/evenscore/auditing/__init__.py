@@ -271,8 +271,7 @@ def _audit_one(request: _Request, options: _Options, say: Say | None) -> Subject
             say("testing")
         found = _tested(tally, options) | _explained(tally, options)
         found["decides"] = options.decide or found["decision"].tests
-        deciding = options.decide or ("decision",)
-        if options.repair and combine(found[name].verdict for name in deciding) == DISPARITY:
+        if options.repair and combine(found[name].verdict for name in options.decide or ("decision",)) == DISPARITY:
             found |= _repaired(request, tally, options, say, found["unavailable"])
         if options.placebo is not None:
             found["placebo"] = _false_alarms(request, tally, options, options.placebo, notes, say)
@@ -363,7 +362,6 @@ def _repaired(
     request: _Request, tally: Tally, options: _Options, say: Say | None, unavailable: dict[str, str]
 ) -> dict[str, Repair]:
     """A repair, tested on other users where there are data to take them from."""
-
     spec = request.spec
 
     def read_split(split: str) -> Tally:
