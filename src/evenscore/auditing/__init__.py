@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evenscore.auditing.audit_result import Audit, Subject
-from evenscore.auditing.deciding import AUTO, make_decision
+from evenscore.auditing.deciding import make_decision, named_tests
 from evenscore.auditing.gate import Gate
 from evenscore.auditing.judged_groups import MIN_USERS, Selection, check_left_out, require_known, withhold
 from evenscore.auditing.provenance import record
@@ -37,7 +37,7 @@ from evenscore.errors import (
 from evenscore.estimation.fitted_curves import curves
 from evenscore.estimation.units import scale_mismatch
 from evenscore.estimation.verdict import DISPARITY, combine
-from evenscore.false_alarms import TESTS, Deciding, Design, choose_tests, repeat_tests
+from evenscore.false_alarms import TESTS, Deciding, Design, repeat_tests
 from evenscore.false_alarms.placebo_result import Placebo
 from evenscore.impact import classification_impact
 from evenscore.marginal import marginal_test
@@ -132,9 +132,9 @@ def audit(
         What ``assert_ok`` asks for: "difference", that no disparity is shown; "equivalence", that parity is shown; and that a gap
         of ``require_power`` would have been found with probability .8.
     decide
-        The tests that make the verdict. "auto" chooses for each pair of groups, by scores alone: parity where they have scores in
-        common, ordering where they have none, both together where scores overlap in part. Or some of "parity", "ordering", and
-        "marginal" when there is a threshold; ``decide="parity"`` is what 0.1.0 did. The others are shown beside it.
+        The tests that make the verdict. "auto" chooses for each pair of groups, by their scores alone: parity where they overlap,
+        ordering where they do not, both where they do in part. Or some of "parity" (as in 0.1.0), "ordering", "marginal" (with a
+        threshold). The others are shown beside it.
     alpha
         The chance of any false alarm in the whole audit: it is divided by the number of scores, attributes and deciding tests.
     repair
@@ -183,7 +183,7 @@ def audit(
     design = Design.of_audit(placebo, seed, workers)
     if design is not None:
         require_rows(data, "placebo=")
-    deciding = _deciding(decide, threshold)
+    deciding = named_tests(decide, threshold)
     columns = {"outcome": outcome, "weight": weight, "count": count} | ({} if user is UNSAID else {"user": user})
     cuts = () if threshold is None else (threshold,)
     settings = {"lattice": lattice, "cuts": cuts, "cells": cells, "scale": scale, "nulls": nulls, "split": split}
@@ -214,15 +214,6 @@ def audit(
     return Audit(tuple(found), alpha, tolerance, rule, record(data_sources(data, progress), seed, configuration), title)
 
 
-def _deciding(decide: Any, threshold: float | None) -> tuple[str, ...]:
-    """The tests that the caller wants to decide; none when the scores are to choose them."""
-    if decide == AUTO or (isinstance(decide, list | tuple) and list(decide) == [AUTO]):
-        return ()
-    if isinstance(decide, list | tuple) and AUTO in decide:
-        raise OptionError("decide='auto' chooses the tests itself; give it alone, or name the tests")
-    return choose_tests("decide", decide, threshold)
-
-
 # One subject
 
 
@@ -241,13 +232,6 @@ def _audit_one(request: Request, options: _Options, say: Say | None) -> Subject:
         mismatch = scale_mismatch(selection.tally, options.same_scale)
         found |= _explained(selection, mismatch, options)
         found["decides"] = options.decide or found["decision"].tests
-        verdicts = [found[name].verdict for name in options.decide] or [found["decision"].verdict]
-        if options.repair and combine(verdicts) == DISPARITY:
-            found |= _repaired(request, selection, mismatch, options, say, found["unavailable"])
-        if options.placebo is not None and nothing:
-            found["unavailable"]["placebo"] = nothing
-        elif options.placebo is not None:
-            found["placebo"] = _false_alarms(request, selection, options, options.placebo, notes, say)
     for warning in caught:
         if issubclass(warning.category, EvenscoreWarning):
             notes.append(str(warning.message))
@@ -350,7 +334,6 @@ def _repaired(
     request: Request, selection: Selection, mismatch: str, options: _Options, say: Say | None, unavailable: dict[str, str]
 ) -> dict[str, Repair]:
     """A repair, tested on other users where there are data to take them from."""
-
     spec = request.spec
 
     def read_split(split: str) -> Tally:
@@ -374,23 +357,12 @@ def _repaired(
         unavailable["repair"] = str(error)
         return {}
 
-
-def _false_alarms(
-    request: Request, selection: Selection, options: _Options, design: Design, notes: list[str], say: Say | None
-) -> Placebo:
-    """The deciding tests on groups dealt out anew, on the same cells."""
-
     def progress(done: int, total: int) -> None:
         if say is not None:
             say(f"placebo run {done:,} of {total:,}")
 
     assert request.spec is not None
     names = ("alpha", "threshold", "positive", "method", "compare", "weighting")
-    tally = selection.tally
-    reference = _reference(tally, options.reference)
-    # Groups dealt out anew have their scores in common, so parity decides about them.
-    decide = options.decide or ("parity",)
-    deciding = Deciding(decide, reference=reference, groups=tally.groups, **values_of(options, names))
     spec = replace(request.spec, lattice=tally.lattice, cuts=())
     return repeat_tests(request.data, spec, deciding, design, call="placebo=", progress=progress, say=notes.append)
 

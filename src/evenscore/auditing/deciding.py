@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from evenscore.errors import OptionError
 from evenscore.estimation.comparison import Comparison, Sides
 from evenscore.estimation.gaps import tame_law
 from evenscore.estimation.inference import seeded
@@ -21,6 +22,7 @@ from evenscore.estimation.pairwise import GroupPair, PairwiseTest
 from evenscore.estimation.point_pairs import OwnCurve, PointPairs, own_curves, point_pairs
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine, join_reasons
+from evenscore.false_alarms import choose_tests
 from evenscore.ordering import OrderingPair, OrderingTest, judge_order, order_pair
 from evenscore.parity.outside import SHARE, joint_p_value
 from evenscore.parity.parity_result import PairTest, ParityTest
@@ -86,6 +88,15 @@ class Decision(PairwiseTest):
 
     def _heading(self) -> str:
         return "Decision"
+
+
+def named_tests(decide: Any, threshold: float | None) -> tuple[str, ...]:
+    """The tests that the caller wants to decide; none when the scores are to choose them."""
+    if decide == AUTO or (isinstance(decide, list | tuple) and list(decide) == [AUTO]):
+        return ()
+    if isinstance(decide, list | tuple) and AUTO in decide:
+        raise OptionError("decide='auto' chooses the tests itself; give it alone, or name the tests")
+    return choose_tests("decide", decide, threshold)
 
 
 def make_decision(
