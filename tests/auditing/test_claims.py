@@ -200,3 +200,42 @@ def test_other_pairs_are_not_the_same_verdict():
     words = replace(own, other=other).disagreement
     assert "not for the same groups" in words and "only per row a gap is shown between a and c" in words
     assert not replace(own, other=replace(other, shown=(("a", "b"),))).disagreement
+
+
+# Probabilities, labels and names
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.97])
+def test_probabilities_stay_between_0_and_1(rate):
+    rng = np.random.default_rng(5)
+    frame = scored(5, 300).assign(score=lambda rows: rows.score**3, outcome=(rng.uniform(size=600) < rate).astype(int))
+    tally = tallied(frame, cuts=[0.3])
+    curves = es.curves(tally, degree=2).rows()
+    marginal = es.marginal_test(tally, threshold=0.3).group_rows()
+    numbers = [row[name] for row in curves for name in ("estimate", "ci_low", "ci_high", "band_low", "band_high")]
+    numbers += [row[name] for row in marginal for name in ("estimate", "ci_low", "ci_high")]
+    numbers += list(es.fair_thresholds(tally, threshold=0.3).outcome_at.values())
+    for method in ("kernel", "isotonic", "platt", "binning"):
+        numbers += es.calibrate(tally, method=method).transform(frame.score, frame.group).tolist()
+    known = np.array(numbers)[np.isfinite(numbers)]
+    assert len(known) and known.min() >= 0 and known.max() <= 1
+    assert all(-1 <= row["band_low"] <= row["band_high"] <= 1 for row in es.parity_test(tally).points)
+
+
+def test_labels_on_both_sides_see_more():
+    tally = tallied(scored(1, 1500, shift=0.08), cuts=[0.8])
+    one, both = (es.marginal_test(tally, threshold=0.8, labels=labels) for labels in ("positive", "both"))
+    assert both.p_value < one.p_value and one.other_labels.p_value == both.p_value
+    assert both.other_labels.p_value == one.p_value and "both sides" in both.null
+    assert "on both sides of the threshold" in repr(one) and one.to_dict()["other_labels"]["labels"] == "both"
+    with pytest.raises(es.OptionError, match="labels='all' is not known"):
+        es.marginal_test(tally, threshold=0.8, labels="all")
+
+
+def test_old_names_are_still_taken():
+    words = []
+    with pytest.warns(DeprecationWarning, match="say= is called progress= now"):
+        es.audit(scored(), **NAMES, say=words.append)
+    assert words
+    with pytest.raises(TypeError, match="both progress= and say="):
+        es.audit(scored(), **NAMES, say=words.append, progress=words.append)

@@ -13,6 +13,7 @@ from evenscore.auditing.provenance import Source, file_sources
 from evenscore.data.spec import TallySpec
 from evenscore.engines.data_or_tally import UNSAID, given_tally, is_saved_tally, require_columns
 from evenscore.errors import DataError, OptionError, shortened
+from evenscore.tables import label_text
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Say
@@ -84,4 +85,6 @@ def plain_option(value: Any) -> Any:
         return None if value is UNSAID else value
     if isinstance(value, list | tuple):
         return [plain_option(item) for item in value]
+    if isinstance(value, dict):
+        return {label_text(name): plain_option(item) for name, item in value.items()}
     return repr(value) if isinstance(value, Gate | Lattice) else f"({type(value).__name__})"

@@ -100,7 +100,7 @@ class Pieces:
 
     def above(self, cut: Floats) -> Floats:
         """The share of people whose calibrated score is at or above the draw's cut, (n,)."""
-        return np.asarray(np.einsum("dp,dp->d", self.mass, _share_above(self.low, self.high, cut[:, None])))
+        return np.asarray((self.mass * _share_above(self.low, self.high, cut[:, None])).sum(axis=1))
 
     def above_now(self, cut: float) -> Floats:
         """The share whose score is, (n,); no piece reaches across a threshold."""
@@ -155,7 +155,7 @@ def map_ends(group_map: GroupMap, scores: Scores, values: Floats) -> tuple[Float
     return values @ group_map.design(scores.low).T, values @ group_map.design(scores.high).T
 
 
-def _share_above(low: Floats, high: Floats, cut: float) -> Floats:
+def _share_above(low: Floats, high: Floats, cut: Floats) -> Floats:
     """The share of each piece where a straight line from low to high is at or above the cut."""
     top, span = np.maximum(low, high), np.abs(high - low)
     flat = span <= 1e-300

@@ -52,12 +52,12 @@ class LemmaCase(Judgement):
 
     @property
     def worst(self) -> int | None:
-        """Where the gap is largest."""
-        return None if self.gap is None else int(np.argmax(np.abs(self.gap)))
+        """Where the gap is largest in standard errors."""
+        return None if self.z is None else int(np.argmax(np.abs(self.z)))
 
     @property
     def max_gap(self) -> float:
-        """The largest gap, outcome minus score, with its sign."""
+        """The gap that is largest in standard errors, outcome minus score: a gap in units of the outcome."""
         return np.nan if self.gap is None or self.worst is None else float(self.gap[self.worst])
 
 
@@ -99,7 +99,7 @@ class LemmaTest(VerdictTable):
         return "; ".join(["no deviation is shown", *unjudged])
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row for each group and objective; max_gap: the largest deviation, outcome minus score, at those scores."""
+        """One row for each group and objective; max_gap: the deviation that is largest in standard errors, at those scores."""
         table = []
         for case in self.cases:
             worst = case.worst
@@ -202,7 +202,7 @@ def lemma_test(objectives: Objectives, version: str, alpha: float, seed: int) ->
 def _deviation_text(case: LemmaCase) -> str:
     if case.worst is None:
         return ""
-    return f"the outcome is {number_text(case.max_gap)} away from the score where it is farthest"
+    return f"the outcome is {number_text(case.max_gap)} away from the score where it is farthest in standard errors"
 
 
 def _test_case(rows: _Residuals, axes: tuple[Axis, ...], rng: np.random.Generator) -> LemmaCase:

@@ -75,6 +75,7 @@ def subject_sentences(subject: Subject) -> list[Sentence]:
             ("ordering", ordering(subject)),
             ("calibration", calibration(subject)),
             ("threshold", threshold(subject)),
+            ("labels", other_labels(subject)),
             ("thresholds", thresholds(subject)),
             ("impact", impact(subject)),
             ("repair", repair(subject)),
@@ -260,6 +261,12 @@ def threshold(subject: Subject) -> str:
         return f"at the threshold {subject.threshold:g} nothing can be judged: {why or test.reason}"
     gap = f"largest gap {abs(test.max_gap):.3f}, p = {p_text(test.p_value)}"
     return f"at the threshold {subject.threshold:g}: {test.verdict}, {test.reason} ({gap})"
+
+
+def other_labels(subject: Subject) -> str:
+    """What the marginal test says with outcomes of both sides of the threshold."""
+    found = None if subject.marginal is None else subject.marginal.other_labels
+    return "" if found is None or not found.sentence else f"at the threshold {subject.threshold:g}, {found.sentence}"
 
 
 def thresholds(subject: Subject) -> str:
