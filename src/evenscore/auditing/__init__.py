@@ -232,6 +232,12 @@ def _audit_one(request: Request, options: _Options, say: Say | None) -> Subject:
         mismatch = scale_mismatch(selection.tally, options.same_scale)
         found |= _explained(selection, mismatch, options)
         found["decides"] = options.decide or found["decision"].tests
+        if options.repair and combine(found[name].verdict for name in options.decide or ("decision",)) == DISPARITY:
+            found |= _repaired(request, selection, mismatch, options, say, found["unavailable"])
+        if options.placebo is not None and nothing:
+            found["unavailable"]["placebo"] = nothing
+        elif options.placebo is not None:
+            found["placebo"] = _false_alarms(request, selection, options, options.placebo, notes, say)
     for warning in caught:
         if issubclass(warning.category, EvenscoreWarning):
             notes.append(str(warning.message))
@@ -334,6 +340,7 @@ def _repaired(
     request: Request, selection: Selection, mismatch: str, options: _Options, say: Say | None, unavailable: dict[str, str]
 ) -> dict[str, Repair]:
     """A repair, tested on other users where there are data to take them from."""
+
     spec = request.spec
 
     def read_split(split: str) -> Tally:
@@ -357,12 +364,22 @@ def _repaired(
         unavailable["repair"] = str(error)
         return {}
 
+
+def _false_alarms(
+    request: Request, selection: Selection, options: _Options, design: Design, notes: list[str], say: Say | None
+) -> Placebo:
+    """The deciding tests on groups dealt out anew, on the same cells; as these have their scores in common, parity if not named."""
+
     def progress(done: int, total: int) -> None:
         if say is not None:
             say(f"placebo run {done:,} of {total:,}")
 
     assert request.spec is not None
     names = ("alpha", "threshold", "positive", "method", "compare", "weighting")
+    tally = selection.tally
+    reference = _reference(tally, options.reference)
+    decide = options.decide or ("parity",)
+    deciding = Deciding(decide, reference=reference, groups=tally.groups, **values_of(options, names))
     spec = replace(request.spec, lattice=tally.lattice, cuts=())
     return repeat_tests(request.data, spec, deciding, design, call="placebo=", progress=progress, say=notes.append)
 
