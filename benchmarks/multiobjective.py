@@ -99,7 +99,7 @@ def sweep_p_values(data, seed):
     calibrators = {"one by one": singles, "joint": joint}
     found = {}
     for judges in JUDGED:
-        sweep = es.sweep_weights(data, **columns, steps=3, split=judges, calibrators=calibrators, seed=seed)
+        sweep = es.sweep_weights(data, **columns, steps=3, split=judges, calibrator=calibrators, seed=seed)
         for version in sweep.versions:
             for blend in sweep.of(version):
                 found[f"{version}|{' '.join(f'{weight:.2g}' for weight in blend.weights)}|{judges}"] = blend.test.p_value

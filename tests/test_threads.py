@@ -35,7 +35,7 @@ CALLS = {
     "parity_test": lambda seen: es.parity_test(TALLY, progress=observing(seen)),
     "parity_test of data": lambda seen: es.parity_test(DATA, **NAMES, progress=observing(seen)),
     "tally": lambda seen: es.tally(DATA, **NAMES, progress=observing(seen)),
-    "audit": lambda seen: es.audit(DATA, **NAMES, say=observing(seen)),
+    "audit": lambda seen: es.audit(DATA, **NAMES, progress=observing(seen)),
     "sweep_weights": lambda seen: es.sweep_weights(
         es.simulate_objectives(60).data(1), **es.simulate_objectives(60).columns, method="bonferroni", progress=observing(seen)
     ),

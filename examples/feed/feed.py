@@ -41,7 +41,7 @@ def calibrators(rows: dict[str, np.ndarray]) -> dict[str, Any]:
 
 def sweep(rows: dict[str, np.ndarray]) -> es.WeightSweep:
     """Parity of ten blends before and after, on the other members."""
-    return es.sweep_weights(rows, **COLUMNS, steps=3, calibrators=calibrators(rows), split=JUDGE)
+    return es.sweep_weights(rows, **COLUMNS, steps=3, calibrator=calibrators(rows), split=JUDGE)
 
 
 def blended(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

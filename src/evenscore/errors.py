@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
 import re
 import sys
 import warnings
-from collections.abc import Iterable
-from typing import Any, TypeGuard
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeGuard, TypeVar
 
 
 def visible(text: str) -> str:
@@ -59,6 +60,29 @@ def warn(message: str) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("evenscore."):
         level, frame = level + 1, frame.f_back
     warnings.warn(visible(message), EvenscoreWarning, stacklevel=level)
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def renamed(**names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A function that still takes arguments by an old name (old=new), with a DeprecationWarning."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def renaming(*args: P.args, **kwargs: P.kwargs) -> T:
+            for old, new in names.items():
+                if old in kwargs:
+                    if new in kwargs:
+                        raise TypeError(f"{function.__name__}() got both {new}= and {old}=, its old name")
+                    warnings.warn(f"{old}= is called {new}= now", DeprecationWarning, stacklevel=2)
+                    kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return renaming
+
+    return decorate
 
 
 def hush(message: str) -> None:

@@ -1,7 +1,7 @@
 """The ordering test: is there a lower score in one group that stands for a higher outcome than a higher score in another?
 
 This is the second half of the paper's Definition 2. It also judges groups whose scores do not overlap, which equality of curves
-passes vacuously.
+passes vacuously. What a decline within a group explains is no disparity between groups: the score is not monotone then.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from evenscore.estimation.gaps import MIN_EFFECTIVE, skewed_words, tame_law
 from evenscore.estimation.inference import empirical_p, seeded
 from evenscore.estimation.multiplicity import holm
 from evenscore.estimation.pairwise import GroupPair, PairwiseTest
-from evenscore.estimation.point_pairs import OwnCurve, PointPairs, own_curves, point_pairs
+from evenscore.estimation.point_pairs import OwnCurve, PointPairs, own_curves, own_pairs, point_pairs
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, join_reasons, largest
 from evenscore.tables import json_ready, label_text, number_text, values_of
@@ -32,12 +32,32 @@ CLEARLY = 0.005  # how often a pair of points would be taken to be in order beyo
 
 
 @dataclass(frozen=True, slots=True)
+class Decline:
+    """A group whose own curve falls: at low_score its expected outcome is by ``fall`` above that at high_score."""
+
+    group: Any
+    p_adjusted: float
+    fall: float
+    low_score: float
+    high_score: float
+
+    @property
+    def words(self) -> str:
+        """In a sentence."""
+        low, high = number_text(self.low_score), number_text(self.high_score)
+        return (
+            f"the score is not monotone in {label_text(self.group)}: the expected outcome falls by {number_text(self.fall)} from "
+            f"score {low} to {high}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class OrderingPair(GroupPair):
     """Two groups: whether a lower score of one goes with a higher outcome than a higher score of the other.
 
-    misordered_share: estimated share of pairs of people, one of each group, that the score orders wrongly; at_least: its lower
-    limit, the share of pairs whose simultaneous lower limit is above the tolerance. worst: the largest misordering, f(low_score) in
-    low_group minus f(high_score) in high_group.
+    p_value: of no misordering beyond what a decline within a group explains. misordered_share: estimated share of pairs of people,
+    one of each group, that the score orders wrongly; at_least: its lower limit, the share of pairs whose simultaneous lower limit
+    is above the tolerance. worst: the clearest misordering, f(low_score) in low_group minus f(high_score) in high_group.
     """
 
     group_a: Any
@@ -57,7 +77,10 @@ class OrderingPair(GroupPair):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OrderingTest(PairwiseTest):
-    """The result of ``es.ordering_test``. A row has the misordered_share of pairs of people, and its lower limit at_least."""
+    """The result of ``es.ordering_test``. A row has the misordered_share of pairs of people, and its lower limit at_least.
+
+    not_monotone: groups within which a higher score is shown to stand for a lower outcome, which is no disparity.
+    """
 
     COLUMNS = ("group_a", "group_b", "p_value", "p_adjusted", "misordered_share", "at_least", "worst", "verdict")
 
@@ -66,6 +89,7 @@ class OrderingTest(PairwiseTest):
     tolerance: float | None
     weighting: str
     frame_kind: str | None = None
+    not_monotone: tuple[Decline, ...] = ()
 
     @property
     def null(self) -> str:
@@ -79,6 +103,12 @@ class OrderingTest(PairwiseTest):
         return largest(pair.misordered_share for pair in self.pairs)
 
     @property
+    def at_least(self) -> float:
+        """The largest lower limit of a share of misordered pairs of people, among pairs of groups that show a misordering."""
+        shown = [pair for pair in self.pairs if pair.verdict == DISPARITY]
+        return largest(pair.at_least for pair in shown or self.pairs)
+
+    @property
     def reason(self) -> str:
         """Why the verdict is what it is."""
         undecided = [pair for pair in self.pairs if pair.verdict == INCONCLUSIVE]
@@ -89,7 +119,8 @@ class OrderingTest(PairwiseTest):
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
         names = ("null", "alpha", "tolerance", "weighting", "p_value", "misordered_share", "verdict", "reason")
-        return json_ready(values_of(self, names) | {"pairs": [values_of(pair) for pair in self.pairs]})
+        lists = {"pairs": [values_of(pair) for pair in self.pairs], "not_monotone": [values_of(own) for own in self.not_monotone]}
+        return json_ready(values_of(self, names) | lists)
 
     def _heading(self) -> str:
         return "Ordering test"
@@ -98,7 +129,7 @@ class OrderingTest(PairwiseTest):
         how = (
             "misordered share: of pairs of people, one of each group; near-ties inflate the estimate, at_least does not count them"
         )
-        return [*PairwiseTest._notes(self), how]
+        return [*PairwiseTest._notes(self), how, *(own.words for own in self.not_monotone)]
 
 
 @in_one_thread
@@ -118,8 +149,9 @@ def ordering_test(
     """Test whether a higher score ever stands for a lower expected outcome across groups.
 
     For every pair of groups the largest of f_g(s) - f_g'(s') over s < s' is compared with what noise alone would give, each group
-    on its own grid, so that the groups' scores need not overlap. Scores at which a group has too few events to tell are left out,
-    and the reason says so.
+    on its own grid, so that the groups' scores need not overlap. It counts as far as no decline within either group, from any score
+    between the two to another, explains it: where a curve falls within a group, ``not_monotone`` says so, and that is no disparity.
+    Scores at which a group has too few events to tell are left out, and the reason says so.
 
     Parameters
     ----------
@@ -159,39 +191,75 @@ def ordering_test(
     if reference is not None:
         fixed = tally.index(reference)
         chosen = [(index, fixed) for index in range(len(curves)) if index != fixed]
-    pairs = [_test_pair(tally, (i, j), curves, alpha, tolerance or 0.0, seeded(seed, i, j)) for i, j in chosen]
+    slack = tolerance or 0.0
+    pairs = [
+        order_pair((tally.groups[i], tally.groups[j]), (curves[i], curves[j]), alpha, slack, seeded(seed, i, j)) for i, j in chosen
+    ]
     adjusted = holm([pair.p_value for pair in pairs])
-    judged = tuple(_judge(pair, float(p), alpha, tolerance) for pair, p in zip(pairs, adjusted, strict=True))
-    return OrderingTest(judged, alpha, tolerance, weighting, tally.frame_kind)
+    judged = tuple(judge_order(pair, float(p), alpha, tolerance) for pair, p in zip(pairs, adjusted, strict=True))
+    return OrderingTest(judged, alpha, tolerance, weighting, tally.frame_kind, _find_declines(tally, curves, alpha, slack, seed))
 
 
-def _test_pair(
-    tally: Tally, pair: tuple[int, int], curves: list[OwnCurve | None], alpha: float, tolerance: float, rng: np.random.Generator
+def _find_declines(tally: Tally, curves: list[OwnCurve | None], alpha: float, tolerance: float, seed: int) -> tuple[Decline, ...]:
+    """Groups whose own curve is shown to fall, adjusted for their number by Holm's method."""
+    found: list[tuple[int, float, PointPairs, int]] = []
+    for number, curve in enumerate(curves):
+        pairs = None if curve is None else own_pairs(curve)
+        told = np.zeros(0, dtype=bool) if pairs is None else tame_law(pairs.law, pairs.varies)
+        if pairs is None or not told.any():
+            continue
+        judged = pairs.at(told)
+        beyond, close = judged.beyond(tolerance), _close(judged, tolerance)
+        worst = int(np.argmax(beyond))
+        p = _p_value(close.maxima(seeded(seed, number)), float(beyond[worst]), len(close.low)) if beyond[worst] > 0 else 1.0
+        found.append((number, p, judged, worst))
+    declines = []
+    for (number, _, judged, worst), p_adjusted in zip(found, holm([p for _, p, _, _ in found]), strict=True):
+        curve = curves[number]
+        if p_adjusted <= alpha and curve is not None:
+            low, high = tally.lattice.to_score(curve.points[[judged.low[worst], judged.high[worst]]])
+            fall = float(judged.values[worst])
+            declines.append(Decline(tally.groups[number], float(p_adjusted), fall, float(low), float(high)))
+    return tuple(declines)
+
+
+def order_pair(
+    groups: tuple[Any, Any],
+    curves: tuple[OwnCurve | None, OwnCurve | None],
+    alpha: float,
+    tolerance: float,
+    rng: np.random.Generator,
+    only: Mask | None = None,
 ) -> OrderingPair:
-    """One pair of groups, before adjustment."""
-    a, b = (tally.groups[index] for index in pair)
-    first, second = (curves[index] for index in pair)
+    """One pair of groups, before adjustment; only: some of their pairs of points."""
+    (a, b), (first, second) = groups, curves
     if first is None or second is None:
         few = label_text(a if first is None else b)
         return OrderingPair(a, b, reason=f"{few} has nowhere {MIN_EFFECTIVE} effective users")
     pairs = point_pairs(first, second)
+    if only is not None:
+        pairs = pairs.at(only)
     told = tame_law(pairs.law, pairs.varies)
     rare = _rare_words(pairs, told, first, second)
     if not told.any():
         return OrderingPair(a, b, reason=_why_not(pairs, rare))
     judged = pairs.at(told)
-    beyond = judged.beyond(tolerance)
+    beyond, across = judged.beyond(tolerance), judged.beyond_across(tolerance)
     close = _close(judged, tolerance)
     maxima = close.maxima(rng)
     critical = float(np.quantile(maxima, 1 - alpha))
-    worst = int(np.argmax(beyond))
+    worst = int(np.argmax(across))
+    if not across[worst] > 0:  # nothing but declines within a group
+        worst = int(np.argmax(beyond))
     low, high = int(judged.low[worst]), int(judged.high[worst])
-    scores = tally.lattice.to_score(np.concatenate([first.points, second.points]))
+    scores = first.view.lattice.to_score(np.concatenate([first.points, second.points]))
     low_is_a = low < len(first.points)
+    p_value, p_any = (_p_value(maxima, float(far.max()), len(close.low)) for far in (across, beyond))
+    within = "a decline within a group explains what misordering there is" if p_any <= alpha < p_value else ""
     return OrderingPair(
         a,
         b,
-        p_value=_p_value(maxima, float(beyond[worst]), len(close.low)),
+        p_value=p_value,
         misordered_share=float(pairs.mass[pairs.values > 0].sum()),
         at_least=float(judged.mass[beyond > max(critical, 0.0)].sum()),
         worst=float(judged.values[worst]),
@@ -201,7 +269,7 @@ def _test_pair(
         high_score=float(scores[high]),
         # Also where the test cannot judge: a side without events is not shown to have none.
         verdict=PARITY if tolerance > 0 and bool((pairs.limits(critical)[1] < tolerance).all()) else INCONCLUSIVE,
-        reason=rare,
+        reason="; ".join(filter(None, [rare, within])),
     )
 
 
@@ -262,7 +330,8 @@ def _third(pairs: PointPairs, untold: Mask, points: Ints) -> float:
     return float(np.abs(pairs.null_low.third[low]).sum() + np.abs(pairs.null_high.third[high]).sum())
 
 
-def _judge(pair: OrderingPair, p_adjusted: float, alpha: float, tolerance: float | None) -> OrderingPair:
+def judge_order(pair: OrderingPair, p_adjusted: float, alpha: float, tolerance: float | None) -> OrderingPair:
+    """A pair with its verdict at the adjusted p-value; as it is when it could not be judged."""
     if np.isnan(pair.p_value):
         return pair
     verdict = DISPARITY if p_adjusted <= alpha else pair.verdict

@@ -17,7 +17,7 @@ from processes import FULL, make_frame, parity, read_until, run
 
 import evenscore as es
 
-SCHEMA = json.loads((Path(es.__file__).parent / "report" / "schema" / "audit-1.json").read_text())
+SCHEMA = json.loads((Path(es.__file__).parent / "report" / "schema" / "audit-1.1.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_everything_at_once(folder, tmp_path):
     assert done.returncode == 1 and done.stderr == "" and "DISPARITY" in done.stdout
     document = json.loads(paths["json"].read_text())
     jsonschema.validate(document, SCHEMA)
-    assert document["subjects"][0]["threshold"] == 0.5 and document["subjects"][0]["repair"]["verified"]
+    assert document["subjects"][0]["threshold"] == 0.5 and document["subjects"][0]["repair"]["state"] != "untested"
     page = paths["report"].read_text()
     assert "Loans &amp; &lt;more&gt;" in page and page.rstrip().endswith("</html>")
     suite = ElementTree.parse(paths["junit"]).getroot().find("testsuite")
@@ -223,7 +223,7 @@ def test_compare(audits):
     assert worse.returncode == 1 and "new disparity" in worse.stdout
     better = run("compare", audits / "uneven.json", audits / "even.json", "--json", "-")
     change = json.loads(better.stdout)["changes"][0]
-    assert better.returncode == 0 and change["change"] == "disparity gone" and change["gap_after"] < change["gap_before"]
+    assert better.returncode == 0 and change["change"] == "no longer shown" and change["gap_after"] < change["gap_before"]
     same = [audits / "uneven.json"] * 2
     assert run("compare", *same).returncode == 0
     assert run("compare", *same, "--fail-on", "any").returncode == 1
@@ -235,7 +235,12 @@ def test_a_repaired_score_is_compared_with_the_old_one(audits):
     new = json.loads((audits / "even.json").read_text())
     new["subjects"][0]["score"] = "s_repaired"
     (change,) = es.compare_audits(old, new).changes
-    assert (change.score, change.change) == ("s → s_repaired", "disparity gone")
+    assert (change.score, change.change) == ("s → s_repaired", "no longer shown")
+    new["subjects"][0]["tests"]["parity"] |= {"p_value": None, "pairs": []}
+    found = es.compare_audits(old, new)
+    assert found.changes[0].change == "could not be judged" and "may still be there" in repr(found)
+    new["subjects"][0]["verdict"] = "parity"
+    assert es.compare_audits(old, new).changes[0].change == "disparity gone"
     new["subjects"][0]["attribute"] = ["h"]
     assert [change.change for change in es.compare_audits(old, new).changes] == ["only before", "only after"]
 

@@ -22,7 +22,7 @@ from evenscore.false_alarms.dealing import find_patterns, keep_most
 from evenscore.false_alarms.placebo_result import PlaceboTest, clopper_pearson
 
 NAMES = {"score": "score", "outcome": "outcome", "group": "group", "user": "user"}
-SCHEMA = json.loads((Path(es.__file__).parent / "report" / "schema" / "audit-1.json").read_text())
+SCHEMA = json.loads((Path(es.__file__).parent / "report" / "schema" / "audit-1.1.json").read_text())
 ALL = ("parity", "ordering", "marginal")
 
 

@@ -414,9 +414,9 @@ def joint_transformed(found: es.JointCalibrator) -> dict[str, Any]:
 
 def joint_audit(found: es.JointCalibrator) -> dict[str, Any]:
     """An audit of new rows before and after a joint calibrator."""
-    result = es.audit_objectives(objective_rows(), **OBJECTIVES, calibrators=found, weights=[1, 2])
+    result = es.audit_objectives(objective_rows(), **OBJECTIVES, calibrator=found, weights=[1, 2])
     lemma = es.joint_calibration_test(objective_rows(), **OBJECTIVES, calibrator=found)
-    swept = es.sweep_weights(objective_rows(), **OBJECTIVES, calibrators=found, steps=2)
+    swept = es.sweep_weights(objective_rows(), **OBJECTIVES, calibrator=found, steps=2)
     return {"audit": result.rows(), "lemma": lemma.rows(), "sweep": swept.rows()}
 
 

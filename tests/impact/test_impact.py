@@ -159,13 +159,13 @@ def test_bad_options(discrete, bad, message):
         es.classification_impact(discrete[1], **bad)
 
 
-def test_scores_that_are_no_outcomes_need_a_calibrator():
+def test_scores_that_are_no_outcomes_keep_the_overall_rate():
     rng = np.random.default_rng(0)
     score = rng.integers(300, 850, 3000).astype(float)
     data = {"s": score, "y": rng.random(3000) < (score - 300) / 550, "g": np.arange(3000) % 2, "u": np.arange(3000)}
     tally = es.tally(data, **NAMES)
-    with pytest.raises(es.DataError, match="while outcomes are 0 or 1"):
-        es.classification_impact(tally, threshold=600)
+    kept = es.classification_impact(tally, threshold=600)
+    assert kept.keep == "rate" and kept.of(None)["estimate"] == pytest.approx(0, abs=1e-3)
     found = es.classification_impact(tally, threshold=600, calibrator=es.calibrate(tally, reference=0))
     assert found.of(0)["estimate"] == pytest.approx(0, abs=1e-3)
     assert abs(found.of(1)["estimate"]) < 0.1

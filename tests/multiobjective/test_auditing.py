@@ -32,7 +32,7 @@ def appendix_b():
 
 def test_the_toys_sum_is_not_calibrated_and_the_joint_transform_halves_its_error(appendix_b):
     spec, data, joint = appendix_b
-    audit = es.audit_objectives(data, **spec.columns, calibrators=joint, split="2/2")
+    audit = es.audit_objectives(data, **spec.columns, calibrator=joint, split="2/2")
     mse = {(row["target"], row["version"]): row for row in audit.mse if row["group"] is None}
     n_rows = audit.n_rows
     for version, expected in (("before", 2.0), ("joint", 1.0)):
@@ -119,7 +119,7 @@ def test_squared_errors_weigh_users_alike_and_know_their_error():
     spec = calibrated(200, labelled=(0.7, 1.0))
     data, fresh = spec.data(1), spec.data(2)
     joint = es.calibrate_jointly(data, **spec.columns, method="logistic")
-    audit = es.audit_objectives(fresh, **spec.columns, calibrators=joint, weights={"x": 1, "y": 2})
+    audit = es.audit_objectives(fresh, **spec.columns, calibrator=joint, weights={"x": 1, "y": 2})
     scores = joint.apply(fresh).scores
     for row in audit.mse:
         k = {"x": [1, 0], "y": [0, 1], "composite": [1, 2]}[row["target"]]
@@ -175,7 +175,7 @@ def swept():
     pairs = zip(spec.score_columns, spec.objectives, strict=True)
     single = [es.calibrate(es.tally(data, score=s, outcome=o, group="group", user="user", split="1-3/4")) for s, o in pairs]
     return (
-        es.sweep_weights(data, **spec.columns, steps=2, split="4/4", calibrators={"one by one": single, "joint": joint}),
+        es.sweep_weights(data, **spec.columns, steps=2, split="4/4", calibrator={"one by one": single, "joint": joint}),
         data,
         joint,
     )
@@ -244,8 +244,8 @@ def test_users_that_a_calibrator_was_fitted_on_are_refused():
     half = es.calibrate_jointly(data, **spec.columns, method="logistic", split="1/2")
     for calibrator, split in ((whole, None), (half, "1/2"), (half, "1-2/3")):
         with pytest.raises(es.DataError, match="was fitted on these users"):
-            es.audit_objectives(data, **spec.columns, calibrators=calibrator, split=split)
-    assert es.audit_objectives(data, **spec.columns, calibrators=half, split="2/2").versions[1].version == "joint"
+            es.audit_objectives(data, **spec.columns, calibrator=calibrator, split=split)
+    assert es.audit_objectives(data, **spec.columns, calibrator=half, split="2/2").versions[1].version == "joint"
 
 
 @pytest.mark.parametrize(
@@ -256,9 +256,9 @@ def test_users_that_a_calibrator_was_fitted_on_are_refused():
         ({"weights": [[1, 1]], "steps": 3}, "not both"),
         ({"steps": 0}, "from 1 to"),
         ({"steps": 5000}, "take fewer steps"),
-        ({"calibrators": {"before": []}}, "cannot be called 'before'"),
-        ({"calibrators": []}, "0 calibrators for 2 scores"),
-        ({"calibrators": {"mine": "joint.json"}}, "es.calibrate_jointly makes"),
+        ({"calibrator": {"before": []}}, "cannot be called 'before'"),
+        ({"calibrator": []}, "0 calibrators for 2 scores"),
+        ({"calibrator": {"mine": "joint.json"}}, "es.calibrate_jointly makes"),
         ({"alpha": 2}, "alpha"),
         ({"tolerance": -1}, "tolerance"),
     ],

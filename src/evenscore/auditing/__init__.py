@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from evenscore.auditing.audit_result import Audit, Subject
+from evenscore.auditing.deciding import make_decision, named_tests
 from evenscore.auditing.gate import Gate
-from evenscore.auditing.provenance import Source, file_sources, record
+from evenscore.auditing.judged_groups import MIN_USERS, Selection, check_left_out, require_known, withhold
+from evenscore.auditing.provenance import record
 from evenscore.auditing.repair import Repair, find_repair
+from evenscore.auditing.requests import Request, data_sources, plain_option, requested_subjects
 from evenscore.data.spec import TallySpec
 from evenscore.data.splits import Split
 from evenscore.engines import tally_by_spec
-from evenscore.engines.data_or_tally import UNSAID, given_tally, is_saved_tally, require_columns
+from evenscore.engines.data_or_tally import UNSAID
 from evenscore.engines.row_reading import require_rows
 from evenscore.errors import (
     DataError,
@@ -24,7 +25,9 @@ from evenscore.errors import (
     EvenscoreWarning,
     OptionError,
     listing,
+    renamed,
     require_alpha,
+    require_count,
     require_flag,
     require_gap,
     require_option,
@@ -32,12 +35,13 @@ from evenscore.errors import (
     shortened,
 )
 from evenscore.estimation.fitted_curves import curves
+from evenscore.estimation.units import scale_mismatch
 from evenscore.estimation.verdict import DISPARITY, combine
-from evenscore.false_alarms import TESTS, Deciding, Design, choose_tests, repeat_tests
+from evenscore.false_alarms import TESTS, Deciding, Design, repeat_tests
 from evenscore.false_alarms.placebo_result import Placebo
 from evenscore.impact import classification_impact
 from evenscore.marginal import marginal_test
-from evenscore.miscalibration import calibration_error
+from evenscore.miscalibration import CalibrationError, calibration_error
 from evenscore.ordering import ordering_test
 from evenscore.parity import parity_test
 from evenscore.tables import label_text, values_of
@@ -64,8 +68,12 @@ class _Options:
     repair: bool
     seed: int
     placebo: Design | None
+    same_scale: bool | None
+    min_users: int
+    left_out: Mapping[Any, str]
 
 
+@renamed(say="progress")
 @in_one_thread
 def audit(
     data: Any,
@@ -80,7 +88,7 @@ def audit(
     tolerance: float | None = None,
     gate: str | Gate = "difference",
     require_power: float | None = None,
-    decide: str | Iterable[str] = ("parity",),
+    decide: str | Iterable[str] = "auto",
     weight: Any = None,
     count: Any = None,
     nulls: str = "error",
@@ -94,11 +102,14 @@ def audit(
     weighting: str = "user",
     alpha: float = 0.05,
     repair: bool = True,
+    same_scale: bool | None = None,
+    min_users: int = MIN_USERS,
+    left_out: Mapping[Any, str] | None = None,
     placebo: int | None = None,
     workers: int = 1,
     title: str = "Audit of predictive parity",
     seed: int = 0,
-    say: Say | None = None,
+    progress: Say | None = None,
 ) -> Audit:
     """Audit a score: is there a disparity, how large, where, and what would repair it.
 
@@ -121,17 +132,27 @@ def audit(
         What ``assert_ok`` asks for: "difference", that no disparity is shown; "equivalence", that parity is shown; and that a gap
         of ``require_power`` would have been found with probability .8.
     decide
-        The tests that make the verdict: "parity", "ordering", and "marginal" when there is a threshold. The others are shown beside
-        it.
+        The tests that make the verdict. "auto" chooses for each pair of groups, by their scores alone: parity where they overlap,
+        ordering where they do not, both where they do in part. Or some of "parity" (as in 0.1.0), "ordering", "marginal" (with a
+        threshold). The others are shown beside it.
     alpha
         The chance of any false alarm in the whole audit: it is divided by the number of scores, attributes and deciding tests.
     repair
         Whether to look for a repair when a disparity is shown.
+    same_scale
+        Whether score and outcome are on one scale, as a predicted and a true probability are; by default the data tell. What needs
+        one scale is withheld without: calibration error, squared error before a repair, decisions by repaired scores at the same
+        threshold, which are compared at the same overall share of positive decisions instead.
+    min_users
+        Groups of fewer users are counted but not judged: no curve, no means, no part in any test.
+    left_out
+        Groups that are not to be judged, each with the reason, which the report shows. Parity is shown only when every group is
+        judged or left out with a reason, also groups of fewer users than ``min_users``.
     placebo, workers
         So many times groups are dealt out anew, to count the false alarms of the deciding tests on this data, as ``es.placebo``
         does; in so many processes. It needs rows, sets a tolerance aside, and does not change the verdict.
-    say
-        Called with words of progress now and then.
+    progress
+        Progress callback: called with what is being done, in words.
     method, compare, reference, weighting, seed
         As for ``es.parity_test``.
     title
@@ -149,7 +170,7 @@ def audit(
     >>> es.audit(data, score="score", outcome="outcome", group="group", user="user").verdict
     'disparity'
     """
-    given = {name: value for name, value in locals().items() if name not in ("data", "say")}
+    given = {name: value for name, value in locals().items() if name not in ("data", "progress")}
     require_alpha(alpha)
     require_gap("tolerance", tolerance)
     require_option("positive", positive, ("above", "below"))
@@ -157,17 +178,19 @@ def audit(
     require_text("title", title)
     rule = gate if isinstance(gate, Gate) else Gate(gate, require_power)
     rule.check(tolerance)
+    require_option("same_scale", same_scale, (None, True, False))
+    justified = check_left_out(left_out)
     design = Design.of_audit(placebo, seed, workers)
     if design is not None:
         require_rows(data, "placebo=")
-    deciding = choose_tests("decide", decide, threshold)
+    deciding = named_tests(decide, threshold)
     columns = {"outcome": outcome, "weight": weight, "count": count} | ({} if user is UNSAID else {"user": user})
     cuts = () if threshold is None else (threshold,)
     settings = {"lattice": lattice, "cuts": cuts, "cells": cells, "scale": scale, "nulls": nulls, "split": split}
-    subjects = _subjects(data, score, group, attributes, columns, settings)
+    subjects = requested_subjects(data, score, group, attributes, columns, settings)
     if not subjects:
         raise OptionError("nothing to audit: name at least one score and one group or attribute")
-    n_looks = len(subjects) * len(deciding)
+    n_looks = len(subjects) * max(1, len(deciding))
     options = _Options(
         alpha=alpha / n_looks,
         tolerance=tolerance,
@@ -181,97 +204,40 @@ def audit(
         repair=repair,
         seed=seed,
         placebo=design,
+        same_scale=same_scale,
+        min_users=require_count("min_users", min_users, low=0),
+        left_out=justified,
     )
-    found = [_audit_one(subject, options, say) for subject in subjects]
-    configuration = {name: _plain(value) for name, value in given.items()}
-    return Audit(tuple(found), alpha, tolerance, rule, record(_sources(data, say), seed, configuration), title)
-
-
-# What is audited
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """One subject before it is read: a tally, or data and what is asked of them."""
-
-    data: Any
-    spec: TallySpec | None = None
-
-
-def _subjects(
-    data: Any,
-    score: Any,
-    group: Any,
-    attributes: Sequence[Any] | None,
-    columns: dict[str, Any],
-    settings: dict[str, Any],
-) -> list[_Request]:
-    tallies = _tallies(data)
-    if tallies is not None:
-        named = {"score": score, "group": group, "attributes": attributes} | columns
-        needless = [name for name, value in named.items() if value is not None]
-        if needless:
-            raise OptionError(f"a tally is made once and for all; leave out {needless[0]}=")
-        return [_Request(tally) for tally in tallies]
-    if group is not None and attributes is not None:
-        raise OptionError("give group= (one attribute, or an intersection) or attributes= (several), not both")
-    wanted = [group] if attributes is None else _listed(attributes)
-    require_columns(columns | {"score": score, "group": wanted[0]}, "name the columns, or give a tally")
-    scores = score if isinstance(score, list | tuple) and all(isinstance(name, str) for name in score) else [score]
-    pairs = itertools.product(scores, wanted)
-    return [_Request(data, TallySpec(score=name, group=attribute, **columns, **settings)) for name, attribute in pairs]
-
-
-def _tallies(data: Any) -> list[Tally] | None:
-    """The tallies that the data are, or None."""
-    items = data if isinstance(data, list | tuple) else [data]
-    tallies = [tally for tally in map(given_tally, items) if tally is not None]
-    if tallies and len(tallies) < len(items):
-        raise DataError("some of the data are tallies and some are not; audit them apart")
-    return tallies or None
-
-
-def _listed(attributes: Sequence[Any]) -> list[Any]:
-    if isinstance(attributes, str) or not len(attributes):
-        raise OptionError(f"attributes={shortened(attributes)} must be a list of columns, such as ['gender', 'age_band']")
-    return [list(each) if isinstance(each, list | tuple) else each for each in attributes]
-
-
-def _sources(data: Any, say: Say | None) -> list[Source]:
-    items = data if isinstance(data, list | tuple) else [data]
-    if not all(isinstance(item, str | os.PathLike) for item in items):
-        return [Source(f"{type(item).__module__.split('.')[0]} {type(item).__name__} in memory") for item in items]
-    from evenscore.engines.paths import find_files
-
-    if say is not None:
-        say("hashing")
-    return file_sources([path for item in items for path in ([str(item)] if is_saved_tally(item) else find_files(item))])
-
-
-def _plain(value: Any) -> Any:
-    """An option for the record: arrays and tallies by what they are, not by their content."""
-    if value is UNSAID or value is None or isinstance(value, bool | int | float | str):
-        return None if value is UNSAID else value
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return repr(value) if isinstance(value, Gate | Lattice) else f"({type(value).__name__})"
+    found = [_audit_one(subject, options, progress) for subject in subjects]
+    require_known(justified, [subject.tally for subject in found])
+    configuration = {name: plain_option(value) for name, value in given.items()}
+    return Audit(tuple(found), alpha, tolerance, rule, record(data_sources(data, progress), seed, configuration), title)
 
 
 # One subject
 
 
-def _audit_one(request: _Request, options: _Options, say: Say | None) -> Subject:
+def _audit_one(request: Request, options: _Options, say: Say | None) -> Subject:
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         tally = _read(request.data, request.spec, notes, say)
         if say is not None:
             say("testing")
-        found = _tested(tally, options) | _explained(tally, options)
-        if options.repair and combine(found[name].verdict for name in options.decide) == DISPARITY:
-            found |= _repaired(request, tally, options, say, found["unavailable"])
-        if options.placebo is not None:
-            found["placebo"] = _false_alarms(request, tally, options, options.placebo, notes, say)
+        selection = Selection.of(tally, options.min_users, options.left_out)
+        nothing = selection.incomparable(_reference(tally, options.reference))
+        found = _tested(tally if nothing else selection.tally, options)
+        if nothing:
+            found = withhold(found, selection, nothing)
+        mismatch = scale_mismatch(selection.tally, options.same_scale)
+        found |= _explained(selection, mismatch, options)
+        found["decides"] = options.decide or found["decision"].tests
+        if options.repair and combine(found[name].verdict for name in options.decide or ("decision",)) == DISPARITY:
+            found |= _repaired(request, selection, mismatch, options, say, found["unavailable"])
+        if options.placebo is not None and nothing:
+            found["unavailable"]["placebo"] = nothing
+        elif options.placebo is not None:
+            found["placebo"] = _false_alarms(request, selection, options, options.placebo, notes, say)
     for warning in caught:
         if issubclass(warning.category, EvenscoreWarning):
             notes.append(str(warning.message))
@@ -282,11 +248,12 @@ def _audit_one(request: _Request, options: _Options, say: Say | None) -> Subject
         score=columns.score if columns else "score",
         attribute=columns.group if columns else ("group",),
         tally=tally,
-        decides=options.decide,
+        selection=selection,
+        same_scale=not mismatch,
         alpha=options.alpha,
         threshold=options.threshold,
         positive=options.positive,
-        notes=(*tally._notes(), *dict.fromkeys(notes)),
+        notes=(*selection.tally._notes(), *dict.fromkeys(notes)),
         **found,
     )
 
@@ -326,36 +293,51 @@ def _tested(tally: Tally, options: _Options) -> dict[str, Any]:
         "weighting": options.weighting,
         "seed": options.seed,
     }
-    found = {
+    found: dict[str, Any] = {
         "parity": parity_test(tally, method=options.method, compare=options.compare, reference=reference, **shared),
         "ordering": ordering_test(tally, reference=reference, **shared),
         "curves": curves(tally, weighting=options.weighting, alpha=options.alpha, seed=options.seed),
     }
+    if not options.decide:
+        found["decision"] = make_decision(tally, found["parity"], found["ordering"], **shared)
     if options.threshold is not None:
         at: dict[str, Any] = {"threshold": options.threshold, "positive": options.positive}
         found["marginal"] = marginal_test(tally, reference=reference, **at, **shared)
     return found
 
 
-def _explained(tally: Tally, options: _Options) -> dict[str, Any]:
-    """How far scores are off, what thresholds would even out, and what calibration would change; or why that cannot be said."""
+def _explained(selection: Selection, mismatch: str, options: _Options) -> dict[str, Any]:
+    """How far scores are off, what thresholds would even out, and what calibration would change; or why that cannot be said.
+
+    mismatch: why scores and outcomes are not on one scale; empty when they are.
+    """
+    tally = selection.tally
     shared: dict[str, Any] = {"alpha": options.alpha, "weighting": options.weighting, "seed": options.seed}
-    steps: dict[str, Callable[[], Any]] = {"calibration": lambda: calibration_error(tally, **shared)}
+    steps: dict[str, Callable[[], Any]] = {"calibration": lambda: _calibration_error(tally, mismatch, shared)}
     if options.threshold is not None:
         at: dict[str, Any] = {"threshold": options.threshold, "positive": options.positive}
         steps["thresholds"] = lambda: fair_thresholds(tally, **at, **shared)
-        steps["impact"] = lambda: classification_impact(tally, **at, **shared)
+        keep = "rate" if mismatch else "threshold"
+        steps["impact"] = lambda: classification_impact(tally, keep=keep, **at, **shared)
     found: dict[str, Any] = {"unavailable": {}}
     for name, step in steps.items():
         try:
+            if not tally.groups:
+                raise DataError(selection.sentence)
             found[name] = step()
         except EvenscoreError as error:
             found["unavailable"][name] = str(error)
     return found
 
 
+def _calibration_error(tally: Tally, mismatch: str, shared: dict[str, Any]) -> CalibrationError:
+    if mismatch:
+        raise DataError(mismatch)
+    return calibration_error(tally, same_scale=True, **shared)
+
+
 def _repaired(
-    request: _Request, tally: Tally, options: _Options, say: Say | None, unavailable: dict[str, str]
+    request: Request, selection: Selection, mismatch: str, options: _Options, say: Say | None, unavailable: dict[str, str]
 ) -> dict[str, Repair]:
     """A repair, tested on other users where there are data to take them from."""
 
@@ -363,7 +345,7 @@ def _repaired(
 
     def read_split(split: str) -> Tally:
         assert spec is not None
-        return _read(request.data, replace(spec, split=Split.parse(split)), [], say)
+        return selection.keep_judged(_read(request.data, replace(spec, split=Split.parse(split)), [], say))
 
     settings: dict[str, Any] = {
         "alpha": options.alpha,
@@ -371,17 +353,22 @@ def _repaired(
         "reference": options.reference,
         "weighting": options.weighting,
         "seed": options.seed,
+        "same_scale": not mismatch,
     }
+    if mismatch:
+        unavailable["accuracy"] = mismatch
     whole = spec is not None and spec.split is None
     try:
-        return {"repair": find_repair(tally, read_split if whole else None, **settings)}
+        return {"repair": find_repair(selection.tally, read_split if whole else None, **settings)}
     except EvenscoreError as error:
         unavailable["repair"] = str(error)
         return {}
 
 
-def _false_alarms(request: _Request, tally: Tally, options: _Options, design: Design, notes: list[str], say: Say | None) -> Placebo:
-    """The deciding tests on groups dealt out anew, on the same cells."""
+def _false_alarms(
+    request: Request, selection: Selection, options: _Options, design: Design, notes: list[str], say: Say | None
+) -> Placebo:
+    """The deciding tests on groups dealt out anew, on the same cells; as these have their scores in common, parity if not named."""
 
     def progress(done: int, total: int) -> None:
         if say is not None:
@@ -389,7 +376,10 @@ def _false_alarms(request: _Request, tally: Tally, options: _Options, design: De
 
     assert request.spec is not None
     names = ("alpha", "threshold", "positive", "method", "compare", "weighting")
-    deciding = Deciding(options.decide, reference=_reference(tally, options.reference), **values_of(options, names))
+    tally = selection.tally
+    reference = _reference(tally, options.reference)
+    decide = options.decide or ("parity",)
+    deciding = Deciding(decide, reference=reference, groups=tally.groups, **values_of(options, names))
     spec = replace(request.spec, lattice=tally.lattice, cuts=())
     return repeat_tests(request.data, spec, deciding, design, call="placebo=", progress=progress, say=notes.append)
 

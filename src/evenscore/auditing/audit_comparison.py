@@ -15,18 +15,26 @@ import msgspec
 from evenscore.auditing.audit_result import SCHEMA, SCHEMA_VERSION, Audit
 from evenscore.codec import refuse_invalid
 from evenscore.errors import FileError, OptionError
-from evenscore.estimation.verdict import DISPARITY
+from evenscore.estimation.verdict import DISPARITY, PARITY
 from evenscore.saving import read_whole
 from evenscore.tables import Table, json_ready, label_text
 
-NEW, GONE, SAME, OTHER, ADDED, REMOVED = (
+NEW, GONE, NOT_SHOWN, UNJUDGED, SAME, OTHER, ADDED, REMOVED = (
     "new disparity",
     "disparity gone",
+    "no longer shown",
+    "could not be judged",
     "same verdict",
     "other verdict",
     "only after",
     "only before",
 )
+
+
+NOTES = {
+    NOT_SHOWN: f"{NOT_SHOWN}: the second audit shows no disparity, which is not proof of parity",
+    UNJUDGED: f"{UNJUDGED}: a disparity of the first audit is between groups that the second cannot judge; it may still be there",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,7 @@ class AuditComparison(Table):
         return [
             "gap: the largest along the score; seen: the smallest constant gap that is found with probability 0.8",
             "there is no p-value of the change: the audits may share users, which sums cannot tell",
+            *(note for change, note in NOTES.items() if any(own.change == change for own in self.changes)),
             *self.notes,
         ]
 
@@ -110,15 +119,41 @@ def compare_audits(before: Any, after: Any) -> AuditComparison:
 
 
 @dataclass(frozen=True, slots=True)
-class _Parity:
+class _Pair:
+    group_a: Any = None
+    group_b: Any = None
+    p_value: float | None = None
+    verdict: str = ""
+
+    @property
+    def groups(self) -> tuple[str, str]:
+        return repr(self.group_a), repr(self.group_b)
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
     max_gap: float | None = None
     p_value: float | None = None
     minimum_detectable_gap: float | None = None
+    pairs: tuple[_Pair, ...] = ()
+
+    def judges(self, old: _Test) -> bool:
+        """Whether every pair of groups that showed a disparity in an older test is judged in this one."""
+        unequal = {pair.groups for pair in old.pairs if pair.verdict == DISPARITY}
+        return self.p_value is not None and unequal <= {pair.groups for pair in self.pairs if pair.p_value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class _Tests:
-    parity: _Parity
+    parity: _Test
+    ordering: _Test = _Test()
+    marginal: _Test = _Test()
+
+    def judge(self, old: _Tests) -> bool:
+        """Whether whatever showed a disparity in older tests is judged by these."""
+        names = [field.name for field in fields(_Tests)]
+        shown = [name for name in names if any(pair.verdict == DISPARITY for pair in getattr(old, name).pairs)]
+        return all(getattr(self, name).judges(getattr(old, name)) for name in shown or ["parity"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,14 +223,14 @@ def _change(before: _Subject | None, after: _Subject | None) -> Change:
     return Change(
         score=" → ".join(dict.fromkeys(subject.score for subject in known)),
         attribute=known[0].attribute,
-        change=_word(*(None if subject is None else subject.verdict for subject in (before, after))),
+        change=_word(before, after),
         **_facts(before, "before"),
         **_facts(after, "after"),
     )
 
 
 def _facts(subject: _Subject | None, when: str) -> dict[str, Any]:
-    parity = _Parity() if subject is None else subject.tests.parity
+    parity = _Test() if subject is None else subject.tests.parity
     return {
         f"verdict_{when}": None if subject is None else subject.verdict,
         f"gap_{when}": abs(_or_nan(parity.max_gap)),
@@ -208,12 +243,18 @@ def _or_nan(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _word(before: str | None, after: str | None) -> str:
+def _word(before: _Subject | None, after: _Subject | None) -> str:
     if before is None or after is None:
         return ADDED if before is None else REMOVED
-    if before == after:
+    if before.verdict == after.verdict:
         return SAME
-    return NEW if after == DISPARITY else GONE if before == DISPARITY else OTHER
+    if after.verdict == DISPARITY:
+        return NEW
+    if before.verdict != DISPARITY:
+        return OTHER
+    if after.verdict == PARITY:
+        return GONE
+    return NOT_SHOWN if after.tests.judge(before.tests) else UNJUDGED
 
 
 def _differences(before: _Document, after: _Document) -> list[str]:

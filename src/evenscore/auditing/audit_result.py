@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from evenscore.auditing.deciding import Decision
 from evenscore.auditing.gate import Gate, GateResult, judge
+from evenscore.auditing.judged_groups import Selection
 from evenscore.auditing.provenance import Provenance
 from evenscore.auditing.repair import Repair
 from evenscore.calibration import fingerprint
-from evenscore.errors import EvenscoreError, OptionError, shortened
+from evenscore.errors import EvenscoreError, OptionError, listing, shortened
 from evenscore.estimation.fitted_curves import Curves
-from evenscore.estimation.verdict import combine, join_reasons, largest
+from evenscore.estimation.row_counts import RowCounts, row_counts
+from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine, join_reasons, largest, smallest
 from evenscore.false_alarms.placebo_result import Placebo
 from evenscore.impact.impact_result import Impact
 from evenscore.marginal.marginal_result import MarginalTest
@@ -27,7 +30,7 @@ from evenscore.tallies.tally_state import Tally
 from evenscore.thresholds.thresholds_result import Thresholds
 
 SCHEMA = "evenscore-audit"
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "1.1"
 
 
 class GateError(EvenscoreError, AssertionError):
@@ -43,7 +46,9 @@ class GateError(EvenscoreError, AssertionError):
 class Subject:
     """One score and one attribute (or intersection of attributes), with all that was found about it.
 
-    decides: the names of the tests that make the verdict. alpha: the level of each of them. marginal, thresholds, impact: only with
+    tally: of all groups, of which ``selection`` says which are judged. same_scale: whether score and outcome are on one scale.
+    decides: the names of the tests that make the verdict; decision: which of them does for each pair, None when the caller named
+    them. alpha: the level of each of them. marginal, thresholds, impact: only with
     a threshold; repair: only after a disparity; placebo: only when asked for. unavailable: steps that could not be done, with the
     reason.
     """
@@ -51,11 +56,14 @@ class Subject:
     score: str
     attribute: tuple[str, ...]
     tally: Tally
+    selection: Selection
+    same_scale: bool
     curves: Curves
     parity: ParityTest
     ordering: OrderingTest
     decides: tuple[str, ...]
     alpha: float
+    decision: Decision | None = None
     marginal: MarginalTest | None = None
     calibration: CalibrationError | None = None
     thresholds: Thresholds | None = None
@@ -81,12 +89,52 @@ class Subject:
     @property
     def verdict(self) -> str:
         """The verdict of the tests that decide."""
+        return INCONCLUSIVE if self._hidden else self._decided
+
+    @property
+    def _decided(self) -> str:
+        if self.decision is not None:
+            return self.decision.verdict
         return combine(self.tests[name].verdict for name in self.decides)
 
     @property
     def reason(self) -> str:
         """Why the verdict is what it is."""
-        return join_reasons((self.tests[name] for name in self.decides), self.verdict)
+        if self._hidden or self.decision is None:
+            return self._hidden or join_reasons((self.tests[name] for name in self.decides), self.verdict)
+        return self.decision.reason
+
+    @property
+    def _hidden(self) -> str:
+        """Why parity is not shown for everyone though it is for the groups that are judged; else empty."""
+        unexcused = self.selection.unexcused
+        if not unexcused or self._decided != PARITY:
+            return ""
+        names = listing((f"{label_text(group.group)} ({group.words})" for group in unexcused), 5)
+        return f"every gap between the judged groups lies within the tolerance, but parity needs every group: {names}"
+
+    @property
+    def row_counts(self) -> RowCounts:
+        """The mean outcome per user and per row."""
+        return row_counts(self.selection.tally)
+
+    def group_rows(self) -> list[dict[str, Any]]:
+        """One row a group, all groups: why one is not judged, and then no means."""
+        return self.selection.rows()
+
+    @property
+    def p_value(self) -> float:
+        """The p-value of the tests that decide, adjusted for all pairs of groups; the smallest of several tests."""
+        return smallest([self.decision.p_value] if self.decision else (self.tests[name].p_value for name in self.decides))
+
+    @property
+    def order_decides(self) -> bool:
+        """Whether the headline is a share of misordered pairs: the ordering test decides, and parity shows no gap."""
+        return (
+            "ordering" in self.decides
+            and self.parity.verdict != DISPARITY
+            and (self.ordering.verdict == DISPARITY or bool(np.isnan(self.parity.max_gap)))
+        )
 
     @property
     def minimum_detectable_gap(self) -> float:
@@ -96,7 +144,7 @@ class Subject:
     @property
     def fully_judged(self) -> bool:
         """Whether every pair of groups could be judged."""
-        return all(pair.judged for pair in self.parity.pairs)
+        return all(pair.judged for pair in self.parity.pairs) and not self.selection.unexcused
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a test."""
@@ -118,16 +166,29 @@ class Subject:
         document = values_of(self, ("score", "attribute", "verdict", "reason", "alpha", "decides", "minimum_detectable_gap"))
         document |= {
             "max_gap": self.parity.max_gap,
+            "shown_gap": self.parity.shown_gap,
+            "p_value": self.p_value,
+            "decision": None if self.decision is None else self.decision.to_dict(),
             "fingerprint": fingerprint(self.tally),
-            "groups": self.tally.rows(),
-            "tally": self.tally.to_dict(),
+            "groups": self.group_rows(),
+            "tally": self.tally.to_dict() | {"rows": self.group_rows()},
             "tests": {name: test.to_dict() for name, test in self.tests.items()},
             "curves": self.curves.to_dict(),
         }
-        document |= values_of(self, ("threshold", "positive"))
+        document |= self.selection.to_dict()
+        document["mean_outcomes"] = values_of(
+            self.row_counts, ("per_user", "per_row", "difference", "ci_low", "ci_high", "sentence")
+        )
+        document |= values_of(self, ("threshold", "positive", "same_scale"))
         steps = {"calibration_error": self.calibration} | values_of(self, ("thresholds", "impact", "repair", "placebo"))
         document |= {name: None if step is None else step.to_dict() for name, step in steps.items()}
-        return json_ready(document | {"unavailable": dict(self.unavailable), "notes": self.notes})
+        return json_ready(document | {"unavailable": {**self.unavailable, **self._no_gap}, "notes": self.notes})
+
+    @property
+    def _no_gap(self) -> dict[str, str]:
+        """Why there is no gap to tell of, by the names of what is null."""
+        names = ("max_gap", "minimum_detectable_gap")
+        return {name: self.parity.reason for name in names if np.isnan(getattr(self.parity, name))}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -173,9 +234,28 @@ class Audit(Table):
         return self.subjects[0].impact
 
     @property
+    def headline(self) -> Subject:
+        """The score and attribute that stands for the whole: with a disparity if any has one, then with the smallest p-value.
+
+        Every number beside the verdict is of this one.
+        """
+
+        def rank(subject: Subject) -> tuple[bool, float]:
+            return subject.verdict != DISPARITY, subject.p_value if np.isfinite(subject.p_value) else 2.0
+
+        return min(self.subjects, key=rank)
+
+    @property
     def max_gap(self) -> float:
-        """The largest gap of all, with its sign."""
-        return largest((subject.parity.max_gap for subject in self.subjects), key=abs)
+        """The largest gap, with its sign, among pairs of groups that show one; among all when none does."""
+        shown = [subject for subject in self.subjects if subject.parity.verdict == DISPARITY]
+        return largest((subject.parity.max_gap for subject in shown or self.subjects), key=abs)
+
+    @property
+    def shown_gap(self) -> dict[str, Any] | None:
+        """The largest gap inside a range of scores in which one is shown, with its simultaneous limits; None when none is."""
+        found = [subject.parity.shown_gap for subject in self.subjects if subject.parity.shown_gap is not None]
+        return max(found, key=lambda gap: abs(gap["gap"]), default=None)
 
     @property
     def minimum_detectable_gap(self) -> float:
@@ -225,9 +305,12 @@ class Audit(Table):
         """The whole audit in JSON-ready values, as the published schema describes them."""
         gate = self.check()
         versions = {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, "evenscore": self.provenance.versions["evenscore"]}
-        found = ("title", "verdict", "reason", "summary", "alpha", "tolerance", "max_gap", "minimum_detectable_gap")
+        found = ("title", "verdict", "reason", "summary", "alpha", "tolerance", "max_gap", "shown_gap", "minimum_detectable_gap")
+        head = values_of(self.headline, ("score", "attribute", "verdict", "p_value", "minimum_detectable_gap"))
+        head |= {"max_gap": self.headline.parity.max_gap, "misordered_share": self.headline.ordering.misordered_share}
+        head |= {"misordered_at_least": self.headline.ordering.at_least}
         asked = {"rule": gate.rule, "require_power": self.gate.require_power}
-        return json_ready(versions | values_of(self, found)) | {
+        return json_ready(versions | values_of(self, found) | {"headline": head}) | {
             "gate": asked | {"outcome": gate.outcome, "exit_code": gate.code, "reason": gate.reason},
             "subjects": [subject.to_dict() for subject in self.subjects],
             "notes": self.notes,

@@ -9,11 +9,11 @@ from typing import Any
 from evenscore.calibration import calibrate
 from evenscore.calibration.calibrated_tally import calibrated_tally
 from evenscore.calibration.calibrator import Calibrator
+from evenscore.calibration.repair_state import UNTESTED, VERIFIED
 from evenscore.calibration.verification import Verification, verify
-from evenscore.errors import EvenscoreError
+from evenscore.errors import EvenscoreError, listing
 from evenscore.estimation.fitted_curves import Curves, curves
-from evenscore.estimation.verdict import DISPARITY, PARITY
-from evenscore.tables import p_text
+from evenscore.tables import label_text
 from evenscore.tallies.tally_state import Tally
 
 FITTED, TESTED = "1/2", "2/2"  # the users that the repair is fitted and tested on
@@ -36,28 +36,56 @@ class Repair:
     unverified: str = ""
 
     @property
+    def state(self) -> str:
+        """ "verified", "no longer shown", "still shown" or "could not be judged" on users it was not fitted on; or "untested"."""
+        return UNTESTED if self.verification is None else self.verification.state
+
+    @property
     def verified(self) -> bool:
-        """Whether it was tested on users it was not fitted on."""
-        return self.verification is not None
+        """Whether what is left of the gap is shown to lie within the tolerance, on users it was not fitted on."""
+        return self.state == VERIFIED
+
+    @property
+    def objection(self) -> str:
+        """Why it is not suggested: a group it makes worse, or a gap that it does not close; empty when it is suggested."""
+        found = self.verification
+        if found is None:
+            return ""
+        if found.worse:
+            errors = listing(f"{label_text(own.group)} from {own.mse[0]:.4f} to {own.mse[1]:.4f}" for own in found.worse)
+            return (
+                f"the squared error rises for {errors}, by more than chance explains. Collect more users there, or leave those "
+                "scores as they are"
+            )
+        if found.rises and not found.verified:
+            return "they do not close the gap. More users are needed to fit them"
+        return ""
+
+    @property
+    def suggested(self) -> bool:
+        """Whether the audit suggests it."""
+        return not self.objection
 
     @property
     def words(self) -> str:
         """What the repair does, in a sentence."""
         if self.verification is None:
-            return f"scores calibrated for each group would even out the gaps; unverified: {self.unverified}"
-        found = self.verification
-        left = {DISPARITY: "a disparity is still shown", PARITY: "gaps stay within the tolerance"}
-        rest = left.get(found.verdict, "no disparity is shown any more, which is not proof of parity")
-        return (
-            f"scores calibrated for each group on half of the users, tested on the other half: the typical gap falls from "
-            f"{found.rms_gap_before:.3f} to {found.rms_gap_after:.3f}, and {rest} (p = {p_text(found.p_value)}, largest gap "
-            f"{abs(found.after.max_gap):.3f}, smallest that would be seen {found.after.minimum_detectable_gap:.3f})"
-        )
+            return f"scores calibrated for each group, which are meant to even out the gaps; unverified: {self.unverified}"
+        halves = "scores calibrated for each group on half of the users, tested on the other half"
+        objection = f"{self.objection}. On the other half " if self.objection else ""
+        return f"{halves}: {objection}{self.verification.words}"
+
+    @property
+    def sentence(self) -> str:
+        """The same, and whether it is suggested."""
+        return f"{'suggested repair' if self.suggested else 'no repair is suggested'}: {self.words}"
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON-ready values, with the whole calibrator."""
         return {
             "verified": self.verified,
+            "state": self.state,
+            "suggested": self.suggested,
             "words": self.words,
             "calibrator": self.calibrator.to_dict(),
             "verification": None if self.verification is None else self.verification.to_dict(),
@@ -73,6 +101,7 @@ def find_repair(
     reference: Any,
     weighting: str,
     seed: int,
+    same_scale: bool | None = None,
 ) -> Repair:
     """Calibrate on half of the users and test on the other; on all of them, untested, when there is only the tally."""
     if read_split is None:
@@ -81,14 +110,14 @@ def find_repair(
             if tally.split
             else "a tally cannot be split by user; audit the data"
         )
-        return Repair(calibrate(tally, weighting=weighting), unverified=why)
+        return Repair(calibrate(tally, weighting=weighting, shrink=True), unverified=why)
     try:
         fitted, tested = (read_split(split) for split in (FITTED, TESTED))
-        calibrator = calibrate(fitted, weighting=weighting)
+        calibrator = calibrate(fitted, weighting=weighting, shrink=True)
         asked: dict[str, Any] = {"alpha": alpha, "tolerance": tolerance, "reference": reference}
-        found = verify(calibrator, tested, **asked, weighting=weighting, seed=seed, on_unknown="pooled")
+        found = verify(calibrator, tested, **asked, weighting=weighting, seed=seed, on_unknown="pooled", same_scale=same_scale)
         after = calibrated_tally(tested, calibrator, "pooled")
     except EvenscoreError as error:
-        return Repair(calibrate(tally, weighting=weighting), unverified=str(error))
+        return Repair(calibrate(tally, weighting=weighting, shrink=True), unverified=str(error))
     shared: dict[str, Any] = {"weighting": weighting, "alpha": alpha, "seed": seed}
     return Repair(calibrator, found, curves(tested, **shared), curves(after, **shared))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from evenscore.calibration.calibrated_tally import carried_maps
 from evenscore.calibration.calibrator import Calibrator
+from evenscore.estimation.units import scale_mismatch
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
@@ -56,8 +57,10 @@ class _Scored:
     variance: float
 
 
-def accuracies(tally: Tally, calibrator: Calibrator, on_unknown: str, weighting: str, alpha: float) -> tuple[Accuracy, ...]:
-    """For each group, and for all together."""
+def accuracies(
+    tally: Tally, calibrator: Calibrator, on_unknown: str, weighting: str, alpha: float, same_scale: bool | None = None
+) -> tuple[Accuracy, ...]:
+    """For each group, and for all together; nothing is said about errors of scores that are not on the scale of the outcome."""
     maps = carried_maps(tally, calibrator, on_unknown)
     scored = []
     for view in GroupView.each(tally, weighting):
@@ -65,7 +68,15 @@ def accuracies(tally: Tally, calibrator: Calibrator, on_unknown: str, weighting:
         after = view.score if group_map is None else group_map.at(view.score)
         scored.append(_Scored(view, after, _change_variance(view, after)))
     rows = [_accuracy(own.view.label, [own], tally, alpha) for own in scored]
-    return (*rows, _accuracy(None, scored, tally, alpha)) if len(scored) > 1 else tuple(rows)
+    if len(scored) > 1:
+        rows.append(_accuracy(None, scored, tally, alpha))
+    return tuple(map(_without_before, rows) if scale_mismatch(tally, same_scale) else rows)
+
+
+def _without_before(accuracy: Accuracy) -> Accuracy:
+    """Without what would compare old scores with outcomes; their order still says something."""
+    mse, log_loss = ((np.nan, after) for _, after in (accuracy.mse, accuracy.log_loss))
+    return replace(accuracy, mse=mse, mse_low=np.nan, mse_high=np.nan, log_loss=log_loss)
 
 
 def _accuracy(group: Any, scored: list[_Scored], tally: Tally, alpha: float) -> Accuracy:

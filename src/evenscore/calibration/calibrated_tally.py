@@ -15,6 +15,7 @@ from evenscore.tallies.blocks import BLOCKS, REQUIRED
 from evenscore.tallies.lattice import MAX_CELLS, Lattice
 from evenscore.tallies.moments import Sums
 from evenscore.tallies.reshaping import drop_blocks, remap
+from evenscore.tallies.scale_choice import FEW_VALUES
 from evenscore.tallies.tally_state import GroupTally, Tally
 from evenscore.types import Floats
 
@@ -32,6 +33,18 @@ def calibrated_tally(tally: Tally, calibrator: Calibrator, on_unknown: str = "er
     tally = drop_blocks(tally, _blocks_of_scores(tally), "its sums are about scores before they were calibrated")
     rescored = tuple(_rescored(group, maps[label], scores[label]) for label, group in tally.by_group)
     return remap(replace(tally, group_tallies=rescored), lattice, [lattice.cell(moved[label]) for label in tally.groups])
+
+
+def on_other_scales(tally: Tally) -> list[Tally]:
+    """The same tally on each other scale; none when every group has so few scores that they are not smoothed."""
+    lattice = tally.lattice
+    known = np.stack([tally.sums(group).W > 0 for group in tally.groups])
+    if lattice.discrete and known.sum(axis=1).max() <= FEW_VALUES:
+        return []
+    weight = np.sum([tally.sums(group).A for group in tally.groups], axis=0)
+    inner = lattice.values if lattice.values is not None else lattice.edges
+    scales = ("score", "logit", "rank") if inner[0] > 0 and inner[-1] < 1 else ("score", "rank")
+    return [replace(tally, lattice=lattice.only_on(scale, weight / weight.sum())) for scale in scales if scale != lattice.scale]
 
 
 def carried_maps(tally: Tally, calibrator: Calibrator, on_unknown: str) -> Mapping[Any, GroupMap | None]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
+import numpy as np
+
 from evenscore.calibration.fit import Fit, average_cells, refit
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
@@ -27,6 +29,8 @@ class Isotonic:
                 knots.append(int(cell))
                 owners.append(used[start:end])
         value, matrix = average_cells(view, owners)
+        if view.tally.binary:
+            value = np.clip(value, 0, 1)  # rounding may take a share beyond 1
         words = f"isotonic, {len(blocks) - 1} levels"
         return Fit(view.score[knots], value, matrix, matrix * value[:, None], words=words)
 

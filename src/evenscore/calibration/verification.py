@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from evenscore.calibration import fingerprint
 from evenscore.calibration.accuracy import Accuracy, accuracies
-from evenscore.calibration.calibrated_tally import calibrated_tally
+from evenscore.calibration.calibrated_tally import calibrated_tally, on_other_scales
 from evenscore.calibration.calibrator import Calibrator
+from evenscore.calibration.mean_shifts import mean_shifts
+from evenscore.calibration.repair_state import NOT_SHOWN, UNJUDGED, VERIFIED, describe_change, gap_limit, judge_repair
+from evenscore.calibration.repair_state import rms_gap as rms_gap
 from evenscore.calibration.sketching import overlap
 from evenscore.data.splits import Split
 from evenscore.engines import tally as make_tally
 from evenscore.errors import DataError, OptionError
-from evenscore.estimation.verdict import largest
+from evenscore.estimation.verdict import PARITY, largest
 from evenscore.ordering import OrderingTest, ordering_test
 from evenscore.parity import parity_test
-from evenscore.parity.parity_result import PairTest, ParityTest
-from evenscore.tables import Table, json_ready, p_text, text_table
+from evenscore.parity.parity_result import ParityTest
+from evenscore.tables import Table, json_ready, label_text, number_text, p_text, text_table
 from evenscore.tallies.tally_state import Tally
 from evenscore.threads import in_one_thread
 
@@ -32,7 +33,9 @@ class Verification(Table):
 
     before, after: parity tests with the old and the calibrated scores; ordering_before, ordering_after: whether a higher score
     ever stands for a lower outcome. accuracy: by group, all groups together last (group None). unseen: how it is known that the
-    calibrator has not seen these users.
+    calibrator has not seen these users. means: mean outcome and mean calibrated score, per user and per row, by group, all groups
+    together last; empty when every user has one row, or scores keep the scale of a reference. other_scales: scales on which what is
+    left would lie within the tolerance, when it does not on the one that was tested.
     """
 
     before: ParityTest
@@ -42,6 +45,89 @@ class Verification(Table):
     accuracy: tuple[Accuracy, ...]
     unseen: str
     frame_kind: str | None = None
+    means: tuple[dict[str, Any], ...] = ()
+    other_scales: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> str:
+        """ "verified" (the band of every remaining gap lies within the tolerance), "no longer shown", "still shown" or "could not
+        be judged"."""
+        return self._judged[0]
+
+    @property
+    def verified(self) -> bool:
+        """Whether what is left of the gap is shown to lie within the tolerance; never without a tolerance."""
+        return self.state == VERIFIED
+
+    @property
+    def _judged(self) -> tuple[str, str]:
+        return judge_repair(self.before, self.after, self.ordering_before, self.ordering_after)
+
+    @property
+    def gap_limit(self) -> float:
+        """The largest gap that the simultaneous bands after the repair still allow; nan when no pair could be judged."""
+        return gap_limit(self.after)
+
+    @property
+    def rises(self) -> bool:
+        """Whether the typical gap is larger after the repair."""
+        return describe_change(self.before, self.after)[0] == "rises"
+
+    @property
+    def worse(self) -> tuple[Accuracy, ...]:
+        """Groups whose squared error rises by more than chance explains, at the level shared among the groups."""
+        from scipy import special
+
+        groups = [own for own in self.accuracy if own.group is not None]
+        factor = special.ndtri(1 - self.alpha / max(len(groups), 1)) / special.ndtri(1 - self.alpha / 2)
+        return tuple(own for own in groups if own.mse[1] - own.mse[0] > factor * (own.mse_high - own.mse_low) / 2)
+
+    @property
+    def words(self) -> str:
+        """What the repair does on these users, in a sentence."""
+        return "; ".join(filter(None, (self._found, self._on_other_scales, self._row_means)))
+
+    @property
+    def _found(self) -> str:
+        state, reason = self._judged
+        moved = describe_change(self.before, self.after)[1]
+        tolerance, largest_left = self.after.tolerance, f"largest gap {abs(self.after.max_gap):.3f}"
+        if state == VERIFIED:
+            return f"{moved}; verified: the band of what is left lies within {tolerance:g} ({largest_left})"
+        if state == UNJUDGED:
+            return f"{moved}; whether a disparity is left could not be judged: {reason}"
+        if state != NOT_SHOWN:
+            return f"{moved}, and a disparity is still shown: {reason}"
+        p = p_text(self.p_value)
+        seen = f"p = {p}, {largest_left}, smallest that would be seen {self.after.minimum_detectable_gap:.3f}"
+        proof = (
+            "it cannot be verified without a tolerance"
+            if tolerance is None
+            else f"not verified: the band of what is left reaches {self.gap_limit:.3f}, beyond {tolerance:g}"
+        )
+        unjudged = sum(not pair.judged for pair in self.after.pairs)
+        rest = f"; {unjudged} of {len(self.after.pairs)} pairs could not be judged" if unjudged else ""
+        return f"{moved}, and no disparity is shown any more, which is not proof of parity ({seen}); {proof}{rest}"
+
+    @property
+    def _on_other_scales(self) -> str:
+        if not self.other_scales:
+            return ""
+        return f"on scale {' and '.join(map(repr, self.other_scales))} what is left would lie within the tolerance"
+
+    @property
+    def _row_means(self) -> str:
+        """What a repair fitted per user does to means over rows, where these are off."""
+        off = [row for row in self.means if not row["ci_low"] <= 0 <= row["ci_high"]]
+        if self.after.weighting != "user" or not off:
+            return ""
+        row = off[-1]  # everybody, if they are off
+        whose = "" if row["group"] is None else f" of {label_text(row['group'])}"
+        return (
+            f"fitted per user: over rows{whose} the mean outcome is {row['outcome_per_row']:.3f} and the mean calibrated score "
+            f"{row['calibrated_per_row']:.3f} (per user {row['outcome_per_user']:.3f} and {row['calibrated_per_user']:.3f}); "
+            "weighting='row' fits means over rows"
+        )
 
     @property
     def null(self) -> str:
@@ -102,9 +188,11 @@ class Verification(Table):
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
         names = ("null", "alpha", "p_value", "verdict", "reason", "rms_gap_before", "rms_gap_after", "unseen")
+        judged = ("state", "verified", "words", "gap_limit", "means", "other_scales")
         tests = ("before", "after", "ordering_before", "ordering_after")
         return (
-            {name: json_ready(getattr(self, name)) for name in names}
+            {name: json_ready(getattr(self, name)) for name in names + judged}
+            | {"worse": json_ready([own.group for own in self.worse])}
             | {"gaps": json_ready(self.gaps()), "rows": json_ready(self.rows())}
             | {name: getattr(self, name).to_dict() for name in tests}
         )
@@ -116,12 +204,15 @@ class Verification(Table):
 
     def _title(self) -> str:
         return (
-            f"Repair verified on unseen users: {self.verdict}, p = {p_text(self.p_value)}, root mean squared gap "
-            f"{self.rms_gap_before:.4f} before, {self.rms_gap_after:.4f} after"
+            f"Repair tested on unseen users: {self.state}, p = {p_text(self.p_value)}, root mean squared gap "
+            f"{number_text(self.rms_gap_before)} before, {number_text(self.rms_gap_after)} after"
         )
 
     def _notes(self) -> list[str]:
+        worse = [label_text(own.group) for own in self.worse]
         return [
+            f"repair: {self.words}",
+            *([f"worse: the squared error of {', '.join(worse)} rises by more than chance explains"] if worse else []),
             f"null: {self.null}",
             f"verdict: {self.verdict}, because {self.reason}",
             f"ordering: {self.ordering_before.verdict} before, {self.ordering_after.verdict} after ({self.ordering_after.reason})",
@@ -149,6 +240,7 @@ def verify(
     alpha: float = 0.05,
     reference: Any = None,
     weighting: str | None = None,
+    same_scale: bool | None = None,
     seed: int = 0,
     **options: Any,
 ) -> Verification:
@@ -175,6 +267,8 @@ def verify(
         More arguments for ``es.tally``, such as ``nulls``.
     score, outcome, group, user
         Columns of ``data``; by default called as in the data fitted on.
+    same_scale
+        Whether score and outcome are on one scale; by default the data tell. Without, there is no squared error before the repair.
     on_unknown
         For groups that the calibrator does not know: "error", "pooled" or "keep".
 
@@ -206,11 +300,12 @@ def verify(
     weighting = weighting or calibrator.weighting
     repaired = calibrated_tally(tally, calibrator, on_unknown)
     both = (tally, repaired)
+    counted = calibrator.reference is None and tally.n_rows != tally.n_users
     shared: dict[str, Any] = {"tolerance": tolerance, "alpha": alpha, "reference": reference, "weighting": weighting, "seed": seed}
     before, after = (parity_test(scored, method=method, **shared) for scored in both)
     ordering_before, ordering_after = (ordering_test(scored, **shared) for scored in both)
-    accuracy = accuracies(tally, calibrator, on_unknown, weighting, alpha)
-    return Verification(
+    accuracy = accuracies(tally, calibrator, on_unknown, weighting, alpha, same_scale)
+    verification = Verification(
         before=before,
         after=after,
         ordering_before=ordering_before,
@@ -218,7 +313,16 @@ def verify(
         accuracy=accuracy,
         unseen=words,
         frame_kind=tally.frame_kind,
+        means=mean_shifts(repaired, alpha) if counted else (),
     )
+    if tolerance is None or verification.state not in (NOT_SHOWN, UNJUDGED):
+        return verification
+    other = tuple(
+        tally_on_it.lattice.scale
+        for tally_on_it in on_other_scales(repaired)
+        if parity_test(tally_on_it, method=method, both=False, **shared).verdict == PARITY
+    )
+    return replace(verification, other_scales=other)
 
 
 def _tally(calibrator: Calibrator, data: Any, columns: dict[str, Any], split: str | None, options: dict[str, Any]) -> Tally:
@@ -272,14 +376,6 @@ def _outside(split: str) -> str:
         return str(Split.parse(split).rest())
     except OptionError:
         return "..."
-
-
-def rms_gap(pair: PairTest) -> float:
-    """The root of the mean squared gap over the grid, less the squared standard errors: what would be left without noise."""
-    if len(pair.gap) == 0:
-        return np.nan
-    squares = float(np.mean(pair.gap**2 - np.nan_to_num(pair.se) ** 2))
-    return float(np.sqrt(max(squares, 0.0)))
 
 
 def _largest(test: ParityTest) -> float:

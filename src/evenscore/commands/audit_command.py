@@ -46,17 +46,24 @@ METHODS = ("auto", "sup", "multiscale", "l2", "cumulative", "combined", "bonferr
 @click.option("--require-power", type=float, metavar="GAP", help="Fail too when a gap of this size would be missed too often.")
 @click.option(
     "--decide",
-    type=click.Choice(["parity", "ordering", "marginal"]),
+    type=click.Choice(["auto", "parity", "ordering", "marginal"]),
     multiple=True,
-    default=("parity",),
+    default=("auto",),
     show_default=True,
-    help="The tests that make the verdict.",
+    help="The tests that make the verdict; auto: parity where groups have scores in common, ordering where they have none.",
 )
 @choice("--weighting", ["user", "row"], "Whether every user or every row counts the same.")
 @choice("--method", list(METHODS), "The test.")
 @click.option("--reference", metavar="GROUP", help="Compare each group with this one only.")
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="The chance of any false alarm.")
 @click.option("--repair/--no-repair", default=True, help="Whether to look for a repair when a disparity is shown.")
+@click.option(
+    "--same-scale/--no-same-scale", default=None, help="Whether score and outcome are on one scale; by default the data tell."
+)
+@click.option("--min-users", type=int, default=10, show_default=True, help="Groups of fewer users are counted, not judged.")
+@click.option(
+    "--left-out", metavar="GROUP=REASON", multiple=True, help="Do not judge this group, and say why; may be given several times."
+)
 @click.option("--placebo", type=int, metavar="RUNS", help="Deal groups out anew so often, and count false alarms; 200 is usual.")
 @click.option("--workers", type=int, default=1, show_default=True, help="Processes for --placebo.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the draws behind p-values and bands.")
@@ -129,11 +136,26 @@ def _audit(context: click.Context, data: tuple[str, ...], options: dict[str, Any
             "attributes": attributes or None,
         }
 
+    options["left_out"] = _justifications(context, options["left_out"])
+
     def say(words: str) -> None:
         stop_if_interrupted(context)
         show(words, quiet)
 
-    return run_audit(list(data), say=say, **(options | columns))
+    return run_audit(list(data), progress=say, **(options | columns))
+
+
+def _justifications(context: click.Context, given: Any) -> dict[str, str]:
+    """Groups and why they are left out: from the settings, or as GROUP=REASON."""
+    if isinstance(given, dict):
+        return given
+    found = {}
+    for text in given:
+        group, _, reason = text.partition("=")
+        if not (group and reason.strip()):
+            raise click.UsageError(f"--left-out {text!r} must be GROUP=REASON, such as --left-out 'other=fewer than 2 %'", context)
+        found[group] = reason
+    return found
 
 
 def _split_attribute(attribute: Any) -> Any:

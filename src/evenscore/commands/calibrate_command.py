@@ -36,6 +36,7 @@ from evenscore.commands.outputs import check_outputs, tell
 @pair_option
 @choice("--weighting", ["user", "row"], "Whether every user or every row counts the same.")
 @click.option("--monotone", is_flag=True, help="Maps that never fall.")
+@click.option("--shrink", is_flag=True, help="Let small groups lean on the pooled map, where that helps users left out.")
 @click.option("--reference", metavar="GROUP", help="Keep the scale of this group.")
 @click.option("--split", metavar="1/2", help="Fit on a share of the users only, and verify on the rest.")
 @click.option("--verify/--no-verify", default=None, help="Test parity before and after on the rest; by default with --split.")
@@ -68,6 +69,7 @@ def calibrate(context: click.Context, /, data: tuple[str, ...], json_path: str |
             method=options["method"],
             weighting=options["weighting"],
             monotone=options["monotone"],
+            shrink=options["shrink"],
             reference=find_group(tally, "--reference", options["reference"]),
         )
         calibrator.save(Path(options["out"]))

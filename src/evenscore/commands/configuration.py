@@ -14,6 +14,7 @@ from evenscore.saving import named, read_whole
 NAME = "evenscore.toml"
 
 TEXT, NUMBER, WHOLE, FLAG, TEXTS, NESTED = "text", "a number", "a whole number", "true or false", "text or a list of text", "a list"
+REASONS = "a table of groups, each with the reason in text"
 
 OUTPUTS = ("report", "json", "junit", "summary")
 
@@ -30,8 +31,9 @@ KEYS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("tolerance", "threshold", "alpha"), NUMBER),
         **dict.fromkeys(("positive", "method", "weighting", "reference"), TEXT),
         "decide": TEXTS,
-        "repair": FLAG,
-        **dict.fromkeys(("seed", "placebo"), WHOLE),
+        **dict.fromkeys(("repair", "same_scale"), FLAG),
+        **dict.fromkeys(("seed", "placebo", "min_users"), WHOLE),
+        "left_out": REASONS,
     },
     "gate": {"rule": TEXT, "require_power": NUMBER},
     "output": dict.fromkeys(("title", *OUTPUTS), TEXT),
@@ -58,7 +60,10 @@ TEMPLATE = """\
 # positive = "above"          # or "below", when the decision goes to scores below it
 # alpha = 0.05                # the chance of any false alarm
 # weighting = "user"          # or "row"
-# decide = ["parity"]         # the tests that make the verdict
+# decide = ["auto"]           # the tests that make the verdict
+# same_scale = true           # score and outcome are on one scale; by default the data tell
+# min_users = 10              # groups of fewer users are counted, not judged
+# left_out = {{ other = "fewer than 2 % of applicants" }}   # groups not to judge, and why: the report says so
 # placebo = 200               # deal groups out anew so often, and say how often that gave a false alarm
 
 [gate]
@@ -108,6 +113,7 @@ def _require_kind(path: Path, name: str, value: Any, kind: str) -> None:
         WHOLE: number and isinstance(value, int),
         FLAG: isinstance(value, bool),
         TEXTS: isinstance(value, str) or _all_text(value),
+        REASONS: isinstance(value, dict) and all(isinstance(reason, str) for reason in value.values()),
         NESTED: isinstance(value, list) and bool(value) and all(isinstance(item, str) or _all_text(item) for item in value),
     }
     if not fits[kind]:

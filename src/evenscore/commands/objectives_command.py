@@ -35,7 +35,7 @@ blend_options = join_options(
 OF_PAIRS = ("blend", "calibrator", "sweep")
 OF_ONE = (
     *("attributes", "threshold", "positive", "gate", "require_power", "decide", "weighting", "reference", "repair", "seed"),
-    *("placebo", "workers", "title", "report", "junit", "summary"),
+    *("same_scale", "min_users", "left_out", "placebo", "workers", "title", "report", "junit", "summary"),
 )
 
 
@@ -58,9 +58,9 @@ def audit_pairs(context: click.Context, data: tuple[str, ...], options: dict[str
         from evenscore.multiobjective.sweep import sweep_weights
 
         chosen = {name: options[name] for name in ("alpha", "tolerance", "method", "split")} | columns
-        chosen["calibrators"] = JointCalibrator.load(options["calibrator"]) if options["calibrator"] else None
+        chosen["calibrator"] = JointCalibrator.load(options["calibrator"]) if options["calibrator"] else None
         stop_if_interrupted(context)
-        found = audit_objectives(list(data), weights=blend_weights(context, options), say=notes.append, **chosen)
+        found = audit_objectives(list(data), weights=blend_weights(context, options), progress=notes.append, **chosen)
         stop_if_interrupted(context)
         swept = None
         if options["sweep"]:
@@ -96,7 +96,7 @@ def calibrate_pairs(
             method=_joint_method(context, options),
             weighting=options["weighting"],
             split=options.get("split"),
-            say=notes.append,
+            progress=notes.append,
             **columns,
         )
         stop_if_interrupted(context)
@@ -112,7 +112,7 @@ def calibrate_pairs(
 
 def _refuse_single(context: click.Context) -> None:
     """Options that only the calibration of one score has."""
-    for name in ("monotone", "reference", "verify", "tolerance"):
+    for name in ("monotone", "shrink", "reference", "verify", "tolerance"):
         if context.get_parameter_source(name) not in (None, click.core.ParameterSource.DEFAULT):
             raise click.UsageError(f"--{name} is not possible with --joint; audit with --pair and --calibrator instead", context)
 

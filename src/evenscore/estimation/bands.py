@@ -109,7 +109,7 @@ def _joined(one: Floats, other: Floats, together: Floats) -> Floats:
 def shown_gap(comparison: Comparison, points: Floats, smoothing: Smoothing, null: Null) -> ShownGap:
     """The gap at the points; the null only tells how outcomes scatter and how a user's rows go together."""
     a, b = comparison.sides
-    smooth_a, smooth_b = smoothing.smoother(a, points), smoothing.smoother(b, points)
+    smooth_a, smooth_b = comparison.smoothers(points, smoothing)
     spread = null.spread(smooth_a.matrix, smooth_b.matrix)
     level_a, level_b = (_level(view, smooth) for view, smooth in ((a, smooth_a), (b, smooth_b)))
     if isinstance(spread.side_a, NumberLaw) and isinstance(spread.side_b, NumberLaw):

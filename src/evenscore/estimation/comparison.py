@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenscore.estimation.bandwidth import NARROWEST, finer_words, settle
-from evenscore.estimation.kernels import inverse_weight
+from evenscore.estimation.kernels import Smoother, inverse_weight
 from evenscore.estimation.smoothing import Smoothing, unsmoothed
 from evenscore.tallies.pairs import PairMatrices
 from evenscore.tallies.tally_state import Tally
@@ -22,6 +22,7 @@ SIDE_BYTES = 1 << 29  # of dense pair matrices that are kept for the next compar
 # Of the rule of thumb, for tests of a gap: four more bumps in a hundred are found than at 1, for two fewer slopes and as many shifts
 # (docs/parity-tests.md).
 TESTED = 0.8
+SHARED = 0.5  # of the people of each side: so many have one of few scores that both sides have, or such scores are joined by lines
 DENSE = 0.75  # two groups that fill less than this share of all groups' cells are compared on their own, as if there were no others
 
 
@@ -55,8 +56,22 @@ class Comparison:
 
     @property
     def unsmoothed(self) -> bool:
-        """Whether there are so few scores that each is a point of its own."""
-        return unsmoothed(self.a.lattice, self.a.sums, self.b.sums)
+        """Whether there are so few scores that each is a point of its own, and most people have one that both sides have."""
+        return unsmoothed(self.a.lattice, self.a.sums, self.b.sums) and self._share_values
+
+    @property
+    def _share_values(self) -> bool:
+        shared = (self.a.sums.W > 0) & (self.b.sums.W > 0)
+        return all(side.sums.W[shared].sum() >= SHARED * side.total for side in self.sides)
+
+    @property
+    def few_valued(self) -> list[GroupView]:
+        """Sides with few scores of their own, which the other side hardly has: calibrated, scores of two groups never coincide."""
+        return [] if self.unsmoothed else [side for side in self.sides if unsmoothed(side.lattice, side.sums)]
+
+    def smoothers(self, points: Floats, smoothing: Smoothing) -> list[Smoother]:
+        """The smoother of each side; few values of its own are joined by straight lines."""
+        return [smoothing.smoother(side, points, between=not self.unsmoothed) for side in self.sides]
 
     def settle(self, smoothing: Smoothing) -> Smoothing:
         """The smoothing with the bandwidth that both sides share; a rule gives no more than half of where they overlap.
@@ -69,7 +84,9 @@ class Comparison:
         least = NARROWEST * self.a.lattice.cell_width
         h = max(TESTED * settled.h, least) if smoothing.bandwidth == "test" else settled.h
         low, high = overlap(self)
-        return settled.at(min(h, max((high - low) / 2, least)) if low < high else h)
+        if low < high:
+            h = min(h, max((high - low) / 2, least))
+        return settled.at(max(h, *map(_step, self.sides)))
 
     def pooled_fit(self, smoothing: Smoothing) -> Floats:
         """The curve of both sides together at the cells, (n_cells,); a cell that nothing can be fitted at has its mean."""
@@ -153,6 +170,12 @@ def overlap(comparison: Comparison) -> tuple[float, float]:
     if _shared_cell(comparison) is not None:
         return float(limits.mean()), float(limits.mean())
     return float(limits[:, 0].max()), float(limits[:, 1].min())
+
+
+def _step(side: GroupView) -> float:
+    """From one score of a side to the next, typically, on the axis; 0 where cells are not scores, and so have no holes between."""
+    values = side.sums.position[side.sums.W > 0]
+    return float(np.median(np.diff(values))) if side.lattice.discrete and len(values) > 1 else 0.0
 
 
 def _shared_cell(comparison: Comparison) -> int | None:

@@ -77,7 +77,7 @@ class Process:
 
 def estimate_gap(comparison: Comparison, points: Floats, smoothing: Smoothing, null: Null) -> Process:
     """The curve of side a minus that of side b at the points, around a null."""
-    smooth_a, smooth_b = smoothing.smoother(comparison.a, points), smoothing.smoother(comparison.b, points)
+    smooth_a, smooth_b = comparison.smoothers(points, smoothing)
     values = _difference(comparison, smooth_a, smooth_b)
     return _process(null, values, smooth_a.matrix, smooth_b.matrix, np.ones(len(points)))
 
@@ -101,7 +101,7 @@ def _process(null: Null, values: Floats, matrix_a: Floats, matrix_b: Floats, shi
 
 def gap_values(comparison: Comparison, points: Floats, smoothing: Smoothing) -> Floats:
     """The values of ``estimate_gap`` alone."""
-    return _difference(comparison, smoothing.smoother(comparison.a, points), smoothing.smoother(comparison.b, points))
+    return _difference(comparison, *comparison.smoothers(points, smoothing))
 
 
 def _difference(comparison: Comparison, smooth_a: Smoother, smooth_b: Smoother) -> Floats:
@@ -117,7 +117,7 @@ def multiscale(comparison: Comparison, null: Null, points: Floats, smoothing: Sm
     weights: list[Floats] = []
     tilts: list[Floats] = []
     for side in comparison.sides:
-        smooths = [smoothing.at(scale * smoothing.h).smoother(side, points) for scale in SCALES]
+        smooths = [smoothing.at(scale * smoothing.h).local_polynomial(side, points) for scale in SCALES]
         flat = np.zeros(len(points))
         weights.append(np.concatenate([smooth.matrix for smooth in smooths]))
         tilts.append(np.concatenate([flat if smooth.tilt is None else smooth.tilt @ side.sums.tilt for smooth in smooths]))
@@ -160,12 +160,15 @@ def comparison_grid(comparison: Comparison, bandwidth: float) -> tuple[Floats, s
     """Points at which both sides have users, and a reason when there are none.
 
     Quantiles inside [max q05, min q95], at least 20 and no further apart than the bandwidth. Few distinct scores: those that both
-    sides have.
+    sides have, or, when most people have none of these, those of either side.
     """
     a, b = comparison.a.sums, comparison.b.sums
     if comparison.unsmoothed:
         shared = (a.W > 0) & (b.W > 0)
         return a.position[shared], None if shared.any() else no_overlap(comparison)
+    if comparison.few_valued:
+        points = _values_between(comparison)
+        return points, None if len(points) else no_overlap(comparison)
     low, high = overlap(comparison)
     if not low < high:
         return np.zeros(0), no_overlap(comparison)
@@ -174,6 +177,13 @@ def comparison_grid(comparison: Comparison, bandwidth: float) -> tuple[Floats, s
     spaced = spaced[(spaced > low) & (spaced < high)]
     inner = np.interp(np.linspace(0, 1, MIN_POINTS), np.linspace(0, 1, len(spaced) + 2), [low, *spaced, high])
     return _no_wider(np.unique(inner), bandwidth), None
+
+
+def _values_between(comparison: Comparison) -> Floats:
+    """The few scores of a side that lie within the scores of both."""
+    ranges = np.array([side.sums.position[side.sums.W > 0][[0, -1]] for side in comparison.sides])
+    points = np.unique(np.concatenate([side.sums.position[side.sums.W > 0] for side in comparison.few_valued]))
+    return points[(points >= ranges[:, 0].max()) & (points <= ranges[:, 1].min())]
 
 
 def _no_wider(points: Floats, bandwidth: float) -> Floats:

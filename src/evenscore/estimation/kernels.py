@@ -236,6 +236,26 @@ def _inverted(design: Floats, determinant: Floats) -> Floats:
     return np.asarray((adjugate / determinant[:, None]).reshape(-1, 2, 2))
 
 
+def line_smoother(points: Floats, positions: Floats, weight: Floats) -> Smoother:
+    """Few values, ascending: a point at one is its mean, a point between two lies on the straight line between their means."""
+    used = np.flatnonzero(weight > 0)
+    place = np.interp(points, positions[used], np.arange(len(used)), left=np.nan, right=np.nan)
+    known = np.flatnonzero(np.isfinite(place))
+    left = np.floor(place[known]).astype(np.int64)
+    share = place[known] - left
+    low, high = used[left], used[np.minimum(left + 1, len(used) - 1)]
+    rows, distance = np.arange(len(points)), np.where(high > low, positions[high] - positions[low], 1.0)
+    matrix = np.full((len(points), len(weight)), np.nan)
+    slopes = np.zeros((len(points), 1, len(weight)))
+    matrix[known] = 0.0
+    matrix[known, low] += (1 - share) / weight[low]
+    matrix[known, high] += share / weight[high]
+    between = share > 0
+    for cells, sign in ((low, -1), (high, 1)):
+        slopes[rows[known][between], 0, cells[between]] = sign / (distance * weight[cells])[between]
+    return Smoother(matrix, slopes, positions[None, :] - points[:, None])
+
+
 def indicator_smoother(cells: Ints, weight: Floats) -> Smoother:
     """No smoothing: point j is cell ``cells[j]`` alone (for scores with few distinct values)."""
     matrix = np.zeros((len(cells), len(weight)))

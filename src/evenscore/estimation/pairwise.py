@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from evenscore.estimation.verdict import INCONCLUSIVE, Judgement, VerdictTable, join_reasons, largest, smallest
+from evenscore.errors import listing
+from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, Judgement, VerdictTable, join_reasons, largest, smallest
 from evenscore.tables import label_text, p_text, values_of
 
 POWER = 0.8  # with which a minimum detectable gap is found
@@ -70,12 +72,18 @@ class PairwiseTest(VerdictTable):
 
 @dataclass(frozen=True, slots=True)
 class Formulation:
-    """The same test with the other weighting."""
+    """The same test with the other weighting. shown: the pairs of groups in which it shows a disparity."""
 
     weighting: str
     p_value: float
     max_gap: float
     verdict: str
+    shown: tuple[tuple[Any, Any], ...] = ()
+
+    @classmethod
+    def of(cls, test: GapTest[Any]) -> Formulation:
+        """Of the test with that weighting."""
+        return cls(test.weighting, test.p_value, test.max_gap, test.verdict, test.shown)
 
 
 Pair = TypeVar("Pair", bound=GapPair)
@@ -100,13 +108,14 @@ class GapTest(PairwiseTest, Generic[Pair]):
 
     @property
     def largest_pair(self) -> Pair | None:
-        """The pair whose gap stands for the whole: of those that could be judged, the one with the largest."""
+        """The pair whose gap stands for the whole: the largest of those that show a disparity, or of all if none does."""
         judged = [pair for pair in self.pairs if pair.judged and np.isfinite(pair.max_gap)]
-        return max(judged, key=lambda pair: abs(pair.max_gap), default=None)
+        shown = [pair for pair in judged if pair.verdict == DISPARITY]
+        return max(shown or judged, key=lambda pair: abs(pair.max_gap), default=None)
 
     @property
     def max_gap(self) -> float:
-        """The largest gap of all pairs, with its sign (group_a minus group_b)."""
+        """The largest gap, with its sign (group_a minus group_b), of the pairs that show one; of all pairs when none does."""
         pair = self.largest_pair
         return np.nan if pair is None else pair.max_gap
 
@@ -129,11 +138,27 @@ class GapTest(PairwiseTest, Generic[Pair]):
         return join_reasons(self.pairs, self.verdict)
 
     @property
+    def shown(self) -> tuple[tuple[Any, Any], ...]:
+        """The pairs of groups with a disparity."""
+        return tuple((pair.group_a, pair.group_b) for pair in self.pairs if pair.verdict == DISPARITY)
+
+    @property
     def disagreement(self) -> str:
-        """One sentence when per user and per row come to different verdicts, else empty."""
+        """One sentence when per user and per row come to different verdicts, or show gaps between other groups; else empty."""
         other = self.other
-        if other is None or other.verdict == self.verdict:
+        if other is None or (other.verdict == self.verdict and set(other.shown) == set(self.shown)):
             return ""
+        if other.verdict == self.verdict:
+            own, theirs = (_names(shown, than) for shown, than in ((self.shown, other.shown), (other.shown, self.shown)))
+            only = [
+                f"only per {unit} a gap is shown between {names}"
+                for unit, names in ((self.weighting, own), (other.weighting, theirs))
+                if names
+            ]
+            return (
+                f"per {self.weighting} and per {other.weighting} the verdict is {self.verdict}, but not for the same groups: "
+                f"{'; '.join(only)}"
+            )
         return (
             f"per {self.weighting} the verdict is {self.verdict} (p = {p_text(self.p_value)}), per {other.weighting} it is "
             f"{other.verdict} (p = {p_text(other.p_value)}); per user, {WHAT_IT_ANSWERS['user']}; per row, "
@@ -144,7 +169,14 @@ class GapTest(PairwiseTest, Generic[Pair]):
         return [self.disagreement] if self.disagreement else []
 
     def _adjustment_notes(self) -> list[str]:
-        return [f"p adjusted for {len(self.pairs)} pairs by {self.adjustment}"] if len(self.pairs) > 1 else []
+        judged = sum(pair.judged for pair in self.pairs)
+        return [f"p adjusted for {judged} pairs by {self.adjustment}"] if judged > 1 else []
+
+
+def _names(shown: Iterable[tuple[Any, Any]], than: Iterable[tuple[Any, Any]]) -> str:
+    """The pairs that are shown here and not there, for people."""
+    there = set(than)
+    return listing((f"{label_text(a)} and {label_text(b)}" for a, b in shown if (a, b) not in there), 5)
 
 
 def not_shown(detectable: float, tolerance: float | None = None, gap: str = GapTest.UNSEEN) -> str:

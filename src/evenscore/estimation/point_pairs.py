@@ -99,13 +99,16 @@ def _own_curve(view: GroupView, smoothing: Smoothing, rho: float) -> OwnCurve | 
 class PointPairs(Differences):
     """Two curves end to end, N points, and n pairs of a point of one and a higher one of the other: the lower minus the higher.
 
-    low, high: (n,), which points; mass: (n,), the share of pairs of people; law: how the differences are distributed if both points
-    have one expected outcome, null_low, null_high: and each of the two; corr: how the N estimates go together, (N, N).
+    low, high: (n,), which points; mass: (n,), the share of pairs of people; across: (n,), what of the difference no decline within
+    a group explains, and across_se: (n,), what it may be off by; law: how the differences are distributed if both points have one
+    expected outcome, null_low, null_high: and each of the two; corr: how the N estimates go together, (N, N).
     """
 
     low: Ints
     high: Ints
     mass: Floats
+    across: Floats
+    across_se: Floats
     law: Law
     null_low: Law
     null_high: Law
@@ -128,6 +131,14 @@ class PointPairs(Differences):
         far[wrong] = self.at(wrong).excess(tolerance)
         return far
 
+    def beyond_across(self, tolerance: float) -> Floats:
+        """The same for what no decline within a group explains, (n,)."""
+        far = replace(self, values=self.across).beyond(tolerance)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # The decline that would explain it may be less well known than the two points themselves.
+            least = np.where(self.across_se > 0, (self.across - tolerance) / self.across_se, np.inf)
+        return np.where(self.across < self.values, np.minimum(far, np.maximum(least, 0.0)), far)
+
     def at(self, keep: Mask) -> PointPairs:
         """Only these pairs."""
         kept = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "corr"}
@@ -139,9 +150,13 @@ class PointPairs(Differences):
 
     def maxima(self, rng: np.random.Generator) -> Floats:
         """The largest of all differences, in standard errors, in draws of both curves without a difference; (DRAWS,)."""
-        noise = np.ascontiguousarray(draw_normal(self.corr, rng, DRAWS).T)
+        return self.maxima_of(draw_normal(self.corr, rng, DRAWS))
+
+    def maxima_of(self, drawn_points: Floats) -> Floats:
+        """The same in these draws of the N estimates, in standard errors, (draws, N); (draws,)."""
+        noise = np.ascontiguousarray(drawn_points.T)
         part_low, part_high = self.null_low.se / self.law.se, self.null_high.se / self.law.se
-        largest = np.full(DRAWS, -np.inf)
+        largest = np.full(noise.shape[1], -np.inf)
         for start in range(0, len(self.low), AT_ONCE):
             some = slice(start, start + AT_ONCE)
             drawn, taken = noise[self.low[some]], noise[self.high[some]]
@@ -157,10 +172,41 @@ def point_pairs(a: OwnCurve, b: OwnCurve) -> PointPairs:
     points = np.concatenate([a.points, b.points])
     of_b = np.arange(len(points)) >= len(a.points)
     low, high = np.nonzero((points[:, None] < points[None, :]) & (of_b[:, None] != of_b[None, :]))
+    covariance = _joint_covariance(a, b)
     level, mass = np.concatenate([a.level, b.level]), np.concatenate([a.mass, b.mass])
-    corr = correlation(_joint_covariance(a, b))
+    pairs = _differences(low, high, level, mass, covariance, _end_to_end(a.scatter, b.scatter))
+    across, variance = np.empty(len(low)), np.empty(len(low))
+    own, start = np.diag(covariance), len(a.points)
+    for side, other, (first, second) in ((a, b, (0, start)), (b, a, (start, 0))):
+        mine = of_b[low] == (side is b)
+        i, j = low[mine] - first, high[mine] - second
+        # Everybody of either group between the two scores: a decline there would explain the difference.
+        last = np.searchsorted(side.points, other.points[j], side="right") - 1
+        earliest = np.searchsorted(other.points, side.points[i])
+        least, most = -_largest_between(-side.level)[i, last], _largest_between(other.level)[earliest, j]
+        var_low, var_high = own[first : first + len(side.points)], own[second : second + len(other.points)]
+        across[mine] = least - most
+        variance[mine] = _largest_between(var_low)[i, last] + _largest_between(var_high)[earliest, j]
+    return replace(pairs, across=across, across_se=np.sqrt(np.maximum(variance, 0)))
+
+
+def own_pairs(curve: OwnCurve) -> PointPairs:
+    """All pairs of a point of a group's curve and a higher one: where the lower one is above, the score is not monotone."""
+    low, high = np.nonzero(curve.points[:, None] < curve.points[None, :])
+    covariance = curve.matrix @ curve.cells(curve.share) @ curve.matrix.T
+    return _differences(low, high, curve.level, curve.mass, covariance, curve.scatter)
+
+
+def _largest_between(values: Floats) -> Floats:
+    """The largest of values[i] to values[j], (n, n), for i <= j."""
+    n = len(values)
+    return np.maximum.accumulate(np.where(np.arange(n)[:, None] <= np.arange(n), values, -np.inf), axis=1)
+
+
+def _differences(low: Ints, high: Ints, level: Floats, mass: Floats, covariance: Floats, scatter: RateLaw | Scatter) -> PointPairs:
+    """Pairs of N points with these levels, masses and covariance."""
+    corr = correlation(covariance)
     together = np.clip(corr[low, high], -1, 1)
-    scatter = _end_to_end(a.scatter, b.scatter)
     side_low: SideLaw
     side_high: SideLaw
     if isinstance(scatter, RateLaw):
@@ -170,8 +216,9 @@ def point_pairs(a: OwnCurve, b: OwnCurve) -> PointPairs:
     else:
         side_low, side_high = number_laws(scatter.at(low), scatter.at(high))
         null_low, null_high = side_low.law, side_high.law
+    values = level[low] - level[high]
     return PointPairs(
-        values=level[low] - level[high],
+        values=values,
         level_a=level[low],
         level_b=level[high],
         side_a=side_low,
@@ -180,6 +227,8 @@ def point_pairs(a: OwnCurve, b: OwnCurve) -> PointPairs:
         low=low,
         high=high,
         mass=mass[low] * mass[high] / max(float((mass[low] * mass[high]).sum()), 1e-300),
+        across=values,
+        across_se=np.zeros(len(values)),
         law=null_low.minus(null_high, together * null_low.se * null_high.se),
         null_low=null_low,
         null_high=null_high,

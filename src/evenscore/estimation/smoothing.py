@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenscore.errors import OptionError, is_finite, require_option, shortened
-from evenscore.estimation.kernels import Kernel, Smoother, indicator_smoother, inverse_weight, kernel_for, local_fits, smoother
+from evenscore.estimation.kernels import (
+    Kernel,
+    Smoother,
+    indicator_smoother,
+    inverse_weight,
+    kernel_for,
+    line_smoother,
+    local_fits,
+    smoother,
+)
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.scale_choice import FEW_VALUES as FEW_VALUES
 from evenscore.tallies.tally_state import CellSums
@@ -56,10 +65,15 @@ class Smoothing:
         """The same with another bandwidth."""
         return replace(self, bandwidth=bandwidth)
 
-    def smoother(self, view: GroupView, points: Floats) -> Smoother:
-        """The smoother of a view at points; few distinct scores are not smoothed at all."""
+    def smoother(self, view: GroupView, points: Floats, *, between: bool = False) -> Smoother:
+        """The smoother of a view at points; few distinct scores are not smoothed at all.
+
+        between: draw straight lines between few scores, to compare them with scores of others; else nothing is said there.
+        """
         sums = view.sums
         if unsmoothed(view.lattice, sums):
+            if between:
+                return line_smoother(points, sums.position, sums.W)
             cells = np.abs(sums.position[None, :] - points[:, None]).argmin(axis=1)
             exact = np.isclose(sums.position[cells], points, rtol=1e-12, atol=1e-12)
             values = indicator_smoother(cells, sums.W)

@@ -36,6 +36,7 @@ from evenscore.parity.parity_result import ParityTest
 from evenscore.simulation.workers import Workers
 from evenscore.tallies.counting import count
 from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.reshaping import keep_groups
 from evenscore.tallies.tally_state import Tally
 from evenscore.threads import in_one_thread
 from evenscore.types import Progress, Say
@@ -47,7 +48,7 @@ SHARES = 8  # of the runs that each worker gets one after the other: rows are se
 
 @dataclass(frozen=True, slots=True)
 class Deciding:
-    """The tests to repeat, and how they test. alpha: the level of each."""
+    """The tests to repeat, and how they test. alpha: the level of each. groups: those that are compared; None: all."""
 
     tests: tuple[str, ...]
     alpha: float
@@ -57,6 +58,7 @@ class Deciding:
     compare: str = "pairs"
     reference: Any = None
     weighting: str = "user"
+    groups: tuple[Any, ...] | None = None
 
     def run(self, name: str, tally: Tally, seed: int) -> tuple[float, bool]:
         """The p-value of one test, and whether it shows a disparity."""
@@ -254,6 +256,7 @@ class _Repetition:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EvenscoreWarning)  # about data that nobody has
             tally = count(replace(self.observations, group=self.patterns.deal(rng)), self.lattice)
+            tally = tally if self.deciding.groups is None else keep_groups(tally, self.deciding.groups)
             found = [self.deciding.run(name, tally, own_seed) for name in self.deciding.tests]
         return [(p_value, float(alarm)) for p_value, alarm in found]
 

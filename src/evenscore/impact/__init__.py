@@ -15,55 +15,28 @@ import numpy as np
 
 from evenscore.calibration import calibrate
 from evenscore.calibration.calibrator import Calibrator
-from evenscore.calibration.maps import GroupMap
 from evenscore.data.columns import number_array
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, OptionError, require_alpha, require_flag, require_option, shortened
-from evenscore.estimation.inference import draw_normal, seeded
+from evenscore.estimation.inference import seeded
+from evenscore.estimation.units import same_scale
 from evenscore.impact.impact_result import CLASSIFICATION, Impact
-from evenscore.miscalibration.measure import require_outcome_scale
+from evenscore.impact.rates import DRAWS, Pieces, Rates, cut_scores, same_thresholds, thresholds_at_same_rate
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
-from evenscore.types import Floats, Ints
+from evenscore.types import Floats
 
-DRAWS = 1000
+THRESHOLD, RATE = "threshold", "rate"
+SAME_RATE = (
+    "calibrated scores are not on the scale of the threshold: theirs, threshold_after, keeps the overall share of positive "
+    "decisions or comes as near as the scores allow"
+)
 SIDES = ("above", "below")
 ALL = "all"
 UNKNOWN = (np.nan, np.nan)
 MOST_SHIFT = 1.5  # normal quantiles that a limit moves for bias; an estimate beyond all draws tells no more
 GRID = 33  # thresholds that a curve over all of them is drawn at
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """A group's score distribution cut into n_pieces pieces, on each of which the map is a straight line.
-
-    low, high: limits of the pieces, equal for a single value; share: how much of its cell a piece is; cell: which one.
-    chance: the share of people in each cell (n_cells,), noise: draws of what else it might have been (DRAWS, n_cells).
-    """
-
-    low: Floats
-    high: Floats
-    share: Floats
-    cell: Ints
-    chance: Floats
-    noise: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Rates by threshold; the estimates (n_thresholds,), and their draws (DRAWS, n_thresholds)."""
-
-    before: Floats
-    after: Floats
-    gained: Floats
-    lost: Floats
-
-    @property
-    def change(self) -> Floats:
-        """The change in the positive rate."""
-        return self.after - self.before
 
 
 @in_one_thread
@@ -76,6 +49,7 @@ def classification_impact(
     reference: Any = None,
     weighting: str = "user",
     alpha: float = 0.05,
+    keep: str | None = None,
     interval: bool = True,
     seed: int = 0,
     **columns: Unpack[DataColumns],
@@ -98,6 +72,10 @@ def classification_impact(
         The group whose positive rate the others' are divided by; by default the group with the highest.
     weighting
         "user": every user counts the same; "row": every row does.
+    keep
+        What stays when calibrated scores decide: "threshold", the same number for both, or "rate", the overall share of positive
+        decisions, with another threshold for calibrated scores. By default the threshold when score and outcome are on one scale or
+        the calibrator keeps the scale of the score, and the rate when they are not.
     interval
         False leaves out the limits, for speed.
     alpha, seed
@@ -121,29 +99,40 @@ def classification_impact(
     require_alpha(alpha)
     require_flag("interval", interval)
     require_option("positive", positive, SIDES)
+    require_option("keep", keep, (None, THRESHOLD, RATE))
     if calibrator is None:
-        require_outcome_scale(tally)
         calibrator = calibrate(tally, bandwidth="band", weighting=weighting)
     calibrator = require_calibrator(calibrator)
+    if keep is None:
+        keep = THRESHOLD if calibrator.reference is not None or same_scale(tally) else RATE
     cuts = _thresholds(tally, threshold)
     views = [view for view in GroupView.each(tally, weighting) if view.sums.A.any()]
     groups = [view.label for view in views]
     fixed = None if reference is None else _find_reference(tally, views, reference)
-    points, drawn = [], []
+    estimated, drawn = [], []
     for view in views:
         rng = seeded(seed, *view.members)
         group_map = calibrator.map_of(view.label, unknown="pooled")
-        scores = _scores(view, group_map, cuts, rng if interval else None)
-        values, shares = group_map.value[None, :], scores.chance[None, :]
-        points.append(_rates(scores, group_map, values, shares, cuts, positive))
+        scores = cut_scores(view, group_map, cuts, rng if interval else None)
+        shares = scores.chance[None, :]
+        estimated.append(Pieces.of(scores, group_map, group_map.value[None, :], shares))
         if interval:
-            drawn.append(_rates(scores, group_map, group_map.draw(rng, DRAWS), shares + scores.noise, cuts, positive))
+            drawn.append(Pieces.of(scores, group_map, group_map.draw(rng, DRAWS), shares + scores.noise))
+    weights = np.array([view.sums.A.sum() for view in views])
+
+    def cuts_after(pieces: list[Pieces]) -> Floats:
+        return thresholds_at_same_rate(pieces, weights, cuts) if keep == RATE else same_thresholds(pieces, cuts)
+
+    def rates(pieces: list[Pieces]) -> list[Rates]:
+        after = cuts_after(pieces) if pieces else cuts
+        return [own.rates(cuts, after, positive) for own in pieces]
+
     estimates = _Estimates(
         groups=groups,
-        points=points,
-        drawn=drawn,
+        points=rates(estimated),
+        drawn=rates(drawn),
         users=np.array([view.n_users for view in views], dtype=np.float64),
-        weights=np.array([view.sums.A.sum() for view in views]),
+        weights=weights,
         reference=fixed,
         alpha=alpha,
     )
@@ -153,7 +142,12 @@ def classification_impact(
         pairs += [estimates.pair(a, b, number, cut) for a, b in itertools.combinations(range(len(groups)), 2)]
     notes = _notes(tally, cuts, positive, calibrator, fixed)
     what = "Change in the positive rate if scores were calibrated" + ("" if len(cuts) > 1 else f", threshold {cuts[0]:g}")
-    return Impact(CLASSIFICATION, what, tuple(table), tuple(pairs), alpha, notes, frame_kind=tally.frame_kind)
+    if keep == RATE:
+        what += ", at the same overall rate"
+        after = dict(zip(cuts.tolist(), cuts_after(estimated)[0].tolist(), strict=True))
+        table = [row | {"threshold_after": after[row["threshold"]]} for row in table]
+        notes = (*notes, SAME_RATE)
+    return Impact(CLASSIFICATION, what, tuple(table), tuple(pairs), alpha, notes, keep=keep, frame_kind=tally.frame_kind)
 
 
 def require_calibrator(value: object) -> Calibrator:
@@ -188,78 +182,6 @@ def _thresholds(tally: Tally, threshold: Any) -> Floats:
     return cuts
 
 
-# The score distribution in pieces
-
-
-def _scores(view: GroupView, group_map: GroupMap, cuts: Floats, rng: np.random.Generator | None) -> Scores:
-    cells = np.flatnonzero(view.sums.A > 0)
-    low, high = view.lattice.limits(cells, view.score[cells])
-    knots = np.concatenate([group_map.score, cuts])
-    limits = np.concatenate([_cut(number, low[number], high[number], knots) for number in range(len(cells))])
-    width = np.where(high > low, high - low, 1.0)
-    cell = limits[:, 2].astype(np.int64)
-    return Scores(
-        low=limits[:, 0],
-        high=limits[:, 1],
-        share=np.where(high[cell] > low[cell], (limits[:, 1] - limits[:, 0]) / width[cell], 1.0),
-        cell=cell,
-        chance=view.sums.A[cells] / view.sums.A.sum(),
-        noise=np.zeros((0, len(cells))) if rng is None else np.take(_share_noise(view, rng), cells, axis=1),
-    )
-
-
-def _cut(number: int, low: float, high: float, knots: Floats) -> Floats:
-    """A cell as pieces between knots: low, high and the cell's number, (n, 3)."""
-    inside = np.unique(knots[(knots > low) & (knots < high)])
-    ends = np.concatenate([[low], inside, [high]])
-    return np.column_stack([ends[:-1], ends[1:], np.full(len(ends) - 1, float(number))])
-
-
-def _share_noise(view: GroupView, rng: np.random.Generator) -> Floats:
-    """Draws of the cells' shares around their estimates, (DRAWS, n_cells), from how users are spread over cells."""
-    noise = np.zeros((DRAWS, len(view.cells)))
-    used = view.at(view.used)
-    if len(used.cells) > 1:
-        share = used.sums.W / view.total
-        centred = np.eye(len(share)) - share[:, None]  # w_m - share * (all that the user weighs)
-        noise[:, used.cells] = draw_normal(centred @ used.pairs.ww @ centred.T / view.total**2, rng, DRAWS)
-    return noise
-
-
-# Rates
-
-
-def _rates(scores: Scores, group_map: GroupMap, values: Floats, shares: Floats, cuts: Floats, positive: str) -> Rates:
-    """Rates for each draw of the map's knots (n, n_knots) and of the cells' shares (n, n_cells): (n, n_thresholds) each."""
-    low, high = _at_ends(group_map, scores, values)
-    rates = np.empty((4, len(values), len(cuts)))
-    mass = shares[:, scores.cell] * scores.share
-    for number, cut in enumerate(cuts):
-        now = (scores.low >= cut).astype(np.float64)  # no piece reaches across a threshold
-        then = _share_above(low, high, cut)
-        for rate, share in zip(rates, (now, then, then * (1 - now), (1 - then) * now), strict=True):
-            rate[:, number] = np.einsum("dp,dp->d", mass, np.broadcast_to(share, mass.shape))
-    before, after, gained, lost = rates
-    return Rates(before, after, gained, lost) if positive == "above" else Rates(1 - before, 1 - after, lost, gained)
-
-
-def _at_ends(group_map: GroupMap, scores: Scores, values: Floats) -> tuple[Floats, Floats]:
-    """The map at both ends of each piece, (n, n_pieces)."""
-    if group_map.identity:
-        return tuple(np.broadcast_to(ends, (len(values), len(ends))) for ends in (scores.low, scores.high))  # type: ignore[return-value]
-    if group_map.step:
-        level = values @ group_map.design(scores.low).T
-        return level, level
-    return values @ group_map.design(scores.low).T, values @ group_map.design(scores.high).T
-
-
-def _share_above(low: Floats, high: Floats, cut: float) -> Floats:
-    """The share of each piece where a straight line from low to high is at or above the cut."""
-    top, span = np.maximum(low, high), np.abs(high - low)
-    flat = span <= 1e-300
-    return np.where(flat, top >= cut, np.clip((top - cut) / np.where(flat, 1.0, span), 0, 1))
-
-
 # Rows
 
 
@@ -289,7 +211,7 @@ class _Estimates:
         shift = float(np.clip(2 * special.ndtri(np.clip(below, 1e-9, 1 - 1e-9)), -MOST_SHIFT, MOST_SHIFT))
         z = float(special.ndtri(1 - self.alpha / 2))
         low, high = np.quantile(draws, special.ndtr([min(shift, 0.0) - z, max(shift, 0.0) + z]))
-        return float(low), float(high)
+        return min(float(low), estimate), max(float(high), estimate)
 
     def row(self, group: int | None, threshold: int, cut: float) -> dict[str, Any]:
         """One group, or everybody (None), at one threshold."""

@@ -18,7 +18,8 @@ class Impact(Table):
     """Changes by group if scores were calibrated.
 
     table: one dict for each group (None: all groups) and threshold. pairs: the same between groups. slots: for ranks, one dict for
-    each group and position. what: the change in words.
+    each group and position. what: the change in words. keep: whether decisions by calibrated scores have the same "threshold", or
+    the same overall "rate".
     """
 
     kind: str
@@ -28,6 +29,7 @@ class Impact(Table):
     alpha: float
     notes: tuple[str, ...] = ()
     slots: Rows = ()
+    keep: str = "threshold"
     frame_kind: str | None = None
 
     @property
@@ -63,7 +65,7 @@ class Impact(Table):
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
-        document = values_of(self, ("kind", "what", "alpha"))
+        document = values_of(self, ("kind", "what", "alpha") + (("keep",) if self.kind == CLASSIFICATION else ()))
         document |= {"rows": self.table, "differences": self.pairs, "notes": self.notes}
         return json_ready(document | {"slots": self.slots} if self.slots else document)
 

@@ -10,17 +10,26 @@ from typing import Any, Unpack
 import numpy as np
 
 from evenscore.engines.data_or_tally import DataColumns, as_tally
-from evenscore.errors import DataError, require_alpha, require_flag, require_gap
+from evenscore.errors import DataError, require_alpha, require_flag, require_gap, require_option
 from evenscore.estimation.inference import tells_spread
 from evenscore.estimation.kernels import FEW_CELLS
 from evenscore.estimation.pairwise import Formulation
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import score_error
 from evenscore.marginal.bends import Bends
-from evenscore.marginal.boundary import Edge, edge_smoothing, few_scores, fit_edge, mean_edge
+from evenscore.marginal.boundary import ONE_SIDED, Edge, edge_smoothing, few_scores, fit_edge, mean_edge
 from evenscore.marginal.cut import ABOVE, Cut, cut_words, make_cuts, outcomes_rise
 from evenscore.marginal.levels import Levels
-from evenscore.marginal.marginal_result import MIN_EFFECTIVE, GroupMarginal, MarginalPair, MarginalTest
+from evenscore.marginal.marginal_result import (
+    BOTH_SIDES,
+    LABELS,
+    MIN_EFFECTIVE,
+    POSITIVE_SIDE,
+    GroupMarginal,
+    MarginalPair,
+    MarginalTest,
+    OtherLabels,
+)
 from evenscore.marginal.other_side import check_other_side
 from evenscore.marginal.pairs import Pairing, Standing, compare, differences
 from evenscore.tallies.tally_state import Tally, require_groups
@@ -43,13 +52,14 @@ def marginal_test(
     kernel: str = "gaussian",
     bandwidth: float | str = "test",
     seed: int = 0,
+    labels: str = POSITIVE_SIDE,
     both: bool = True,
     **columns: Unpack[DataColumns],
 ) -> MarginalTest:
     """Test whether people at a decision threshold have the same expected outcome in every group.
 
-    Only rows with the positive decision are used, so that outcomes need not be known for the others
-    (``es.tally(..., nulls="unlabelled")``).
+    By default only rows with the positive decision are used, so that outcomes need not be known for the others
+    (``es.tally(..., nulls="unlabelled")``). Where they are known, the test with both sides is told beside it.
 
     Parameters
     ----------
@@ -73,8 +83,12 @@ def marginal_test(
         A one-sided local linear fit with one bandwidth for all groups. "test" is twice the rule of thumb 1.06 sd users^-1/5 of the
         positive side, halved while the bend of one common curve could make a gap; degree=0 is the paper's one-sided
         Nadaraya-Watson estimate, whose bias is of the order of the bandwidth.
+    labels
+        "positive": outcomes of people with the positive decision alone, which is right also where the decision changes outcomes.
+        "both": those on the other side of the threshold as well, for when all are known and the decision cannot change them; it
+        finds smaller gaps. Choose before looking: ``.other_labels`` has the result of the other choice, which makes no verdict.
     both
-        Also test with the other weighting, and say so when the verdicts differ.
+        Also test with the other weighting and the other labels, and say so when the verdicts differ.
     alpha, seed
         The level, and the seed of the draws behind adjusted p-values; the same seed gives the same result.
 
@@ -97,7 +111,8 @@ def marginal_test(
     require_flag("both", both)
     require_gap("tolerance", tolerance)
     require_groups(tally)
-    cuts = make_cuts(tally, threshold, positive)
+    require_option("labels", labels, LABELS)
+    cuts = [replace(cut, both=labels == BOTH_SIDES) for cut in make_cuts(tally, threshold, positive)]
     pairing = Pairing(_pairs(tally, reference), alpha, tolerance, seed)
     smoothing = Smoothing(degree, kernel, bandwidth)
     rising = outcomes_rise(tally, weighting)
@@ -108,7 +123,8 @@ def marginal_test(
     result = MarginalTest(
         marginals=tuple(_marginals(standings, sides, settled, alpha)),
         pairs=pairs,
-        other_side=check_other_side(sides.views, cuts, higher, settled, alpha=alpha, seed=seed),
+        other_side=check_other_side(sides.views, cuts, higher, _one_sided(settled, cuts), alpha=alpha, seed=seed),
+        labels=labels,
         thresholds=tuple(cut.threshold for cut in cuts),
         at_scores=tuple(cut.score for cut in cuts),
         where=cut_words(cuts, tally.groups),
@@ -123,12 +139,22 @@ def marginal_test(
         adjustment=adjustment,
         frame_kind=tally.frame_kind,
     )
+    if both and settled is not None and any(view.sums.W[cuts[0].outside].any() for view in sides.views):
+        elsewhere = [replace(cut, both=labels != BOTH_SIDES) for cut in cuts]
+        sides = _Sides.at(tally, weighting, elsewhere)
+        again = replace(result, pairs=_compare(sides, *_stand(sides, smoothing, pairing), higher, pairing)[0])
+        result = replace(result, other_labels=OtherLabels.of(again, POSITIVE_SIDE if labels == BOTH_SIDES else BOTH_SIDES))
     if not both or tally.n_rows == tally.n_users:
         return result
     other = "row" if weighting == "user" else "user"
     sides = _Sides.at(tally, other, cuts)
     again = replace(result, pairs=_compare(sides, *_stand(sides, smoothing, pairing), higher, pairing)[0], weighting=other)
-    return replace(result, other=Formulation(other, again.p_value, again.max_gap, again.verdict))
+    return replace(result, other=Formulation.of(again))
+
+
+def _one_sided(smoothing: Smoothing | None, cuts: Sequence[Cut]) -> Smoothing | None:
+    """The bandwidth that a fit of one side has."""
+    return smoothing.at(ONE_SIDED * smoothing.h) if smoothing is not None and cuts[0].both else smoothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +167,7 @@ class _Sides:
 
     @classmethod
     def at(cls, tally: Tally, weighting: str, cuts: list[Cut]) -> _Sides:
-        inside = np.unique(np.concatenate([cut.inside for cut in cuts]))
+        inside = np.unique(np.concatenate([cut.seen for cut in cuts]))
         whole = GroupView.whole(tally, weighting).only(inside)
         return cls(GroupView.each(tally, weighting), cuts, whole.at(whole.used))
 
@@ -156,7 +182,7 @@ def _pairs(tally: Tally, reference: Any) -> list[tuple[int, int]]:
 
 def _settle(smoothing: Smoothing, views: Sequence[GroupView], cuts: Sequence[Cut]) -> Smoothing | None:
     """One bandwidth for all groups, or None when there are so few scores that the marginal one stands for itself."""
-    if not any(view.sums.W[cut.inside].any() for view, cut in zip(views, cuts, strict=True)):
+    if not any(view.sums.W[cut.seen].any() for view, cut in zip(views, cuts, strict=True)):
         other = "below" if cuts[0].positive == ABOVE else "above"
         raise DataError(
             f"no group has a row with a known outcome {cuts[0].words}, the positive side; if decisions are positive on the "
@@ -202,10 +228,10 @@ def _standings(sides: _Sides, smoothing: Smoothing | None) -> list[Standing]:
 
 
 def _standing(view: GroupView, cut: Cut, smoothing: Smoothing | None, everybody: GroupView) -> Standing:
-    side = view.only(cut.inside)
-    if not side.sums.W.any():
+    side, positive = view.only(cut.seen), view.only(cut.inside)
+    if not positive.sums.W.any():
         return Standing(view.label, None, None, 0.0, f"no row with a known outcome {cut.words}, the positive side")
-    edge, average = fit_edge(cut, side, smoothing, everybody.only(cut.inside)), mean_edge(side)
+    edge, average = fit_edge(cut, side, smoothing, everybody.only(cut.seen)), mean_edge(positive)
     scatter = float(side.sums.Y2.sum() / side.sums.W.sum())
     if edge is None:
         return Standing(view.label, None, average, scatter, "nobody near the threshold on the positive side")

@@ -46,12 +46,14 @@ def edge_smoothing(smoothing: Smoothing, views: Sequence[GroupView], cuts: Seque
     """With the bandwidth that all groups share at their cuts: a rule of thumb for the people on the positive side, doubled."""
     positive = []
     for view, cut in zip(views, cuts, strict=True):
-        side = view.only(cut.inside)
+        side = view.only(cut.seen)
         if side.sums.W.any():
             share = side.sums.W.sum() / view.sums.W.sum()
             positive.append(replace(side, n_users=max(1, round(share * view.n_users))))
     settled = settle(smoothing, positive, rare=True)
-    return settled.at(ONE_SIDED * settled.h) if isinstance(smoothing.bandwidth, str) else settled
+    if cuts[0].both or not isinstance(smoothing.bandwidth, str):
+        return settled
+    return settled.at(ONE_SIDED * settled.h)
 
 
 def fit_edge(cut: Cut, side: GroupView, smoothing: Smoothing | None, everybody: GroupView) -> Edge | None:

@@ -28,6 +28,7 @@ class Cut:
 
     first: the first cell at or above the threshold; position: where the marginal people are, on the axis; score: the same as a
     score, which is the threshold itself unless scores are discrete: then it is the last value that gets the positive decision.
+    both: whether outcomes on the other side count as well.
     """
 
     lattice: Lattice
@@ -36,6 +37,12 @@ class Cut:
     first: int
     position: float
     score: float
+    both: bool = False
+
+    @property
+    def seen(self) -> Ints:
+        """The cells whose outcomes tell the one at the threshold: those with the positive decision, or all."""
+        return np.arange(self.lattice.n_cells) if self.both else self.inside
 
     @property
     def sign(self) -> int:

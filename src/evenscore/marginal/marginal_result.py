@@ -13,6 +13,7 @@ from evenscore.estimation.pairwise import Formulation, GapPair, GapTest, not_sho
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.tables import html_table, json_ready, label_text, p_text, printable, text_table, values_of
 
+LABELS = POSITIVE_SIDE, BOTH_SIDES = "positive", "both"
 MIN_EFFECTIVE = 20  # effective users at the threshold that a group needs
 BURDEN = (
     "a higher standard is to a group's disadvantage when a positive decision is wanted (a loan), "
@@ -85,6 +86,33 @@ class OtherSide:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class OtherLabels:
+    """The same test with outcomes of the positive side alone, or of both sides: what was not chosen."""
+
+    labels: str
+    p_value: float
+    max_gap: float
+    verdict: str
+
+    @classmethod
+    def of(cls, test: MarginalTest, labels: str) -> OtherLabels:
+        """Of the test with these labels."""
+        return cls(labels, test.p_value, test.max_gap, test.verdict)
+
+    @property
+    def sentence(self) -> str:
+        """What it says; it makes no verdict."""
+        if np.isnan(self.p_value):
+            return ""
+        sides = "outcomes on both sides of the threshold" if self.labels == BOTH_SIDES else "outcomes on the positive side alone"
+        when = ", which is right only where the decision cannot change an outcome" if self.labels == BOTH_SIDES else ""
+        return (
+            f"with {sides}{when}: {self.verdict}, largest gap {abs(self.max_gap):.3f}, p = {p_text(self.p_value)}; "
+            f'labels="{self.labels}", chosen beforehand, makes that the verdict'
+        )
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class MarginalTest(GapTest[MarginalPair]):
     """The result of ``es.marginal_test``. A row has a pair's gap at the threshold, and the average_gap of all beyond it."""
@@ -110,6 +138,8 @@ class MarginalTest(GapTest[MarginalPair]):
     bandwidth: float
     adjustment: str
     other: Formulation | None = None
+    labels: str = POSITIVE_SIDE
+    other_labels: OtherLabels | None = None
     frame_kind: str | None = None
 
     @property
@@ -139,9 +169,10 @@ class MarginalTest(GapTest[MarginalPair]):
     def null(self) -> str:
         """What is tested, in words."""
         same = "equal" if self.tolerance is None else f"within {self.tolerance:g} of each other"
+        sides = f"scores {self._side} only" if self.labels == POSITIVE_SIDE else "scores on both sides"
         return (
             f"at {self.where} the expected outcomes of all groups are {same} "
-            f"(each {self.weighting} weighs the same, seen from scores {self._side} only)"
+            f"(each {self.weighting} weighs the same, seen from {sides})"
         )
 
     @property
@@ -195,6 +226,9 @@ class MarginalTest(GapTest[MarginalPair]):
         document = values_of(self, settings + shown + remarks)
         document["groups"] = [values_of(marginal) for marginal in self.marginals]
         document["pairs"] = [values_of(pair) for pair in self.pairs]
+        document["other"] = None if self.other is None else values_of(self.other)
+        document["labels"] = self.labels
+        document["other_labels"] = None if self.other_labels is None else values_of(self.other_labels)
         document["other_side"] = [values_of(side) for side in self.other_side]
         return json_ready(document)
 
@@ -210,7 +244,11 @@ class MarginalTest(GapTest[MarginalPair]):
             notes.append(BURDEN)
         notes += self._adjustment_notes()
         notes += [f"{label_text(marginal.group)}: {marginal.reason}" for marginal in self.marginals if marginal.reason]
-        return [*notes, *self.misleading, *self._disagreement_notes(), *self._beyond_notes()]
+        return [*notes, *self.misleading, *self._disagreement_notes(), *self._label_notes(), *self._beyond_notes()]
+
+    def _label_notes(self) -> list[str]:
+        """What the labels that were not chosen say."""
+        return [self.other_labels.sentence] if self.other_labels is not None and self.other_labels.sentence else []
 
     def _beyond_notes(self) -> list[str]:
         """Sentences about the other side; one for all when nobody has labels there."""

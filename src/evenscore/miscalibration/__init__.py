@@ -77,6 +77,7 @@ def calibration_error(
     statistic: str = "largest",
     debias: bool | None = None,
     interval: bool = True,
+    same_scale: bool | None = None,
     seed: int = 0,
     **columns: Unpack[DataColumns],
 ) -> CalibrationError:
@@ -105,6 +106,8 @@ def calibration_error(
         Whether the estimate is freed of what noise adds to it; by default for "kernel" and "debiased_ece". The rows have both.
     interval
         False leaves out the limits, for speed.
+    same_scale
+        Whether score and outcome are on one scale; by default the data tell, and say so when they are not.
     alpha, seed
         The level, and the seed of the draws behind limits; the same seed gives the same result.
 
@@ -124,7 +127,7 @@ def calibration_error(
     tally = as_tally(tally, columns, call="calibration_error")
     require_option("method", method, METHODS)
     require_alpha(alpha)
-    require_outcome_scale(tally)
+    require_outcome_scale(tally, same_scale)
     definition = METHODS[method]
     require_flag("interval", interval)
     require_option("debias", debias, (None, True, False))

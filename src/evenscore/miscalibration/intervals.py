@@ -62,6 +62,7 @@ def size_of(
         return Size(plug_in, debiased)
     low, high = limits(statistics, plug_in, alpha)
     high = max(high, _allowed_by_events(measure, view, background(), alpha))
+    low, high = min(low, debiased), max(high, debiased)  # they fit the norm with its noise, which the estimate is less of
     slope = slope_of(measure.norm, measure.weight, measure.values(view))
     return Size(plug_in, debiased, low, high, slope @ measure.matrix, slope @ measure.fitted)
 

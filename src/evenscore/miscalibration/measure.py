@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.errors import DataError, OptionError, shortened
+from evenscore.errors import DataError, OptionError, shortened, warn
+from evenscore.estimation.units import OUTSIDE, scale_mismatch
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
@@ -114,11 +115,12 @@ def norm_name(power: int) -> str:
     return f"l{power}"
 
 
-def require_outcome_scale(tally: Tally) -> None:
-    """Scores that can be compared with 0/1 outcomes lie between 0 and 1."""
-    lattice = tally.lattice
-    if tally.binary and not (lattice.low >= 0 and lattice.high <= 1):
-        raise DataError(
-            f"the scores run from {lattice.low:g} to {lattice.high:g} while outcomes are 0 or 1: a calibration error compares "
-            "a score with the expected outcome. Bring scores to the scale of the outcome first, for example with es.calibrate"
-        )
+def require_outcome_scale(tally: Tally, asked: bool | None) -> None:
+    """A calibration error compares a score with the expected outcome: an error when 0/1 outcomes cannot be, else a warning."""
+    why = scale_mismatch(tally, asked)
+    if not why:
+        return
+    advice = "a calibration error compares a score with the expected outcome. Bring scores to its scale first, as es.calibrate does"
+    if OUTSIDE in why:
+        raise DataError(f"{why}; {advice}, or say same_scale=True")
+    warn(f"{why}; {advice}; same_scale=True if they are")

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.estimation.bandwidth import by_rule
+from evenscore.estimation.gaps import ROUNDING
 from evenscore.estimation.inference import correlation, draw_normal, standard_errors
 from evenscore.estimation.laws import Law
 from evenscore.estimation.smoothing import Smoothing
@@ -106,6 +107,8 @@ class Noise:
         law = self.law_at(share)
         repeated = Law(*(np.repeat(part, len(BENDS)) for part in (law.variance, law.third, law.pull, law.noise)))
         reached = repeated.deviations(np.tile(BENDS, len(law.variance))).reshape(-1, len(BENDS))
+        rounding = law.variance <= ROUNDING * unit**2
+        reached[rounding] = 0.0  # there the skewness of nothing may be anything
         highest, *lower = (CUBIC @ (reached / unit).T).astype(np.float32)
         noise = self.normal * highest
         for coefficient in lower[:-1]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenscore.calibration import FEWEST_USERS, calibrate
 from evenscore.engines import tally
-from evenscore.errors import OptionError, is_finite, require_flag, require_option, shortened, warn
+from evenscore.errors import OptionError, is_finite, renamed, require_flag, require_option, shortened, warn
 from evenscore.multiobjective.axes import NODES, Axis, make_axes, node_positions
 from evenscore.multiobjective.calibrator import JointCalibrator
 from evenscore.multiobjective.candidates import WIDTHS, Candidate, KernelGrid, KernelTarget, Regressed, regress
@@ -45,6 +45,7 @@ class Setting:
         return self.method in ("kernel", "guided") or (self.method == "auto" and len(self.binary) <= MOST_SCORES)
 
 
+@renamed(say="progress")
 @in_one_thread
 def calibrate_jointly(
     data: Any,
@@ -62,7 +63,7 @@ def calibrate_jointly(
     scale: str = "auto",
     nulls: str = "unlabelled",
     split: str | None = None,
-    say: Say | None = None,
+    progress: Say | None = None,
 ) -> JointCalibrator:
     """Replace each of K scores by E(Y_k | S_1 ... S_K, G), so that every blend of them means the same in every group.
 
@@ -95,8 +96,8 @@ def calibrate_jointly(
         "unlabelled", "drop" (rows without a score, group or user are left out and counted) or "error".
     split
         Fit on a share of the users, as in ``es.tally``: "1/2", and audit on the others, "2/2".
-    say
-        Called with words of progress now and then.
+    progress
+        Progress callback: called with what is being done, in words.
 
     Returns
     -------
@@ -125,7 +126,7 @@ def calibrate_jointly(
     widths = _read_bandwidth(bandwidth, k)
     if k == 1:
         return _calibrate_one(data, spec, method=method, weighting=weighting, bandwidth=bandwidth)
-    rows = observe_jointly(data, spec, say)
+    rows = observe_jointly(data, spec, progress)
     _require_binary(rows, method)
     axes = make_axes(rows.scores, rows.columns.scores, scale, NODES.get(k, 2))
     centre = np.array([0.0 if binary else _mean(rows, k) for k, binary in enumerate(rows.binary)])

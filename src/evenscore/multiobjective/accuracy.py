@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from evenscore.errors import renamed
 from evenscore.multiobjective.calibrator import check_weights
 from evenscore.multiobjective.rows import N_FOLDS, ObjectivesSpec
 from evenscore.multiobjective.versions import BEFORE, Objectives, Target, composite_target, read_objectives, row_weights
@@ -80,6 +81,7 @@ class BetterWeights(Table):
         return ["better: least squares of the blended outcome on the scores; errors are those of users left out of the fit"]
 
 
+@renamed(say="progress")
 @in_one_thread
 def better_weights(
     data: Any,
@@ -93,7 +95,7 @@ def better_weights(
     weight: Any = None,
     nulls: str = "unlabelled",
     split: str | None = None,
-    say: Say | None = None,
+    progress: Say | None = None,
 ) -> BetterWeights:
     """The weights w~ for which sum_k w~_k S_k comes closest to the blended outcome sum_k w_k Y_k (the paper's remark in Section 5).
 
@@ -107,8 +109,8 @@ def better_weights(
         The weights of the outcomes: a list, or a dict by outcome.
     calibrator
         Use scores calibrated with it.
-    say
-        Called with words of progress now and then.
+    progress
+        Progress callback: called with what is being done, in words.
 
     Returns
     -------
@@ -116,7 +118,7 @@ def better_weights(
         The weights with their standard errors, and what they would gain in squared error.
     """
     spec = ObjectivesSpec(scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split)
-    objectives = read_objectives(data, spec, calibrator, say)
+    objectives = read_objectives(data, spec, calibrator, progress)
     columns = objectives.rows.columns
     return weights_for(objectives, objectives.last, check_weights(weights, columns.scores, columns.outcomes))
 

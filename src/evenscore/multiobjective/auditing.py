@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from evenscore.errors import renamed
 from evenscore.estimation.verdict import DISPARITY, VerdictTable, combine, smallest
 from evenscore.multiobjective.accuracy import BetterWeights, squared_errors, weights_for
 from evenscore.multiobjective.blends import Blend, ParityOptions, judge_blends
@@ -99,7 +100,7 @@ class ObjectivesAudit(VerdictTable):
         failing = [blend.target for blend in self.last.blends if blend.verdict == DISPARITY]
         if failing:
             return f"a gap is shown for {', '.join(failing)} ({self.last.version})"
-        return "; ".join(dict.fromkeys(f"{blend.target}: {blend.test.reason}" for blend in self.last.blends))
+        return "; ".join(dict.fromkeys(f"{blend.target}: {blend.reason}" for blend in self.last.blends))
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each version and target: the parity test and the squared error of all groups together."""
@@ -155,6 +156,7 @@ class ObjectivesAudit(VerdictTable):
         return notes
 
 
+@renamed(calibrators="calibrator", say="progress")
 @in_one_thread
 def audit_objectives(
     data: Any,
@@ -164,7 +166,7 @@ def audit_objectives(
     group: Any,
     user: Any,
     weights: Any = None,
-    calibrators: Any = None,
+    calibrator: Any = None,
     weight: Any = None,
     nulls: str = "unlabelled",
     split: str | None = None,
@@ -172,7 +174,7 @@ def audit_objectives(
     tolerance: float | None = None,
     method: str = "auto",
     seed: int = 0,
-    say: Say | None = None,
+    progress: Say | None = None,
 ) -> ObjectivesAudit:
     """Audit several scores and their blend: parity of each, the lemma's condition, squared errors, better weights.
 
@@ -182,12 +184,12 @@ def audit_objectives(
         As for ``es.calibrate_jointly``; users on whom the calibrators were not fitted.
     weights
         Of the blend: a list, or a dict by outcome; by default 1 for each.
-    calibrators
+    calibrator
         What ``es.calibrate_jointly`` made, or a dict of names and calibrators, for an audit before and after.
     alpha, tolerance, method, seed
         As for ``es.parity_test``.
-    say
-        Called with words of progress now and then.
+    progress
+        Progress callback: called with what is being done, in words.
 
     Returns
     -------
@@ -196,7 +198,7 @@ def audit_objectives(
     """
     options = ParityOptions(alpha, tolerance, method, seed)
     spec = ObjectivesSpec(scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split)
-    objectives = read_objectives(data, spec, calibrators, say)
+    objectives = read_objectives(data, spec, calibrator, progress)
     rows = objectives.rows
     chosen = check_weights(np.ones(rows.n_objectives) if weights is None else weights, rows.columns.scores, rows.columns.outcomes)
     targets = [*single_targets(rows), composite_target(rows, chosen)]

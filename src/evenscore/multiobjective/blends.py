@@ -13,7 +13,7 @@ from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, Judgem
 from evenscore.multiobjective.versions import Objectives, Target, tally_of
 from evenscore.parity import parity_test
 from evenscore.parity.parity_result import ParityTest
-from evenscore.tables import values_of
+from evenscore.tables import p_text, values_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,16 @@ class Blend(Judgement):
     test: ParityTest
     p_adjusted: float = np.nan
     verdict: str = INCONCLUSIVE
+
+    @property
+    def reason(self) -> str:
+        """Why the verdict is what it is: a gap that is shown by itself need not be among all that were looked at."""
+        if self.verdict == INCONCLUSIVE and self.test.verdict == DISPARITY:
+            return (
+                f"a gap that a test by itself would show (p = {p_text(self.test.p_value)}) is not shown among all that were tested "
+                f"(p = {p_text(self.p_adjusted)})"
+            )
+        return self.test.reason
 
 
 def judge_blends(

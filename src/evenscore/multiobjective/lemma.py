@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.errors import require_alpha
+from evenscore.errors import renamed, require_alpha
 from evenscore.estimation.gaps import MIN_EFFECTIVE
 from evenscore.estimation.inference import DRAWS, correlation, quadratic_tail, seeded, sup_tail, welch_z
 from evenscore.estimation.multiplicity import holm
-from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, Judgement, VerdictTable
+from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, Judgement, VerdictTable, largest
 from evenscore.multiobjective.axes import Axis, make_axes
 from evenscore.multiobjective.product_kernel import rule_of_thumb
 from evenscore.multiobjective.rows import ObjectivesSpec
@@ -55,6 +55,11 @@ class LemmaCase(Judgement):
         """Where the gap is largest in standard errors."""
         return None if self.z is None else int(np.argmax(np.abs(self.z)))
 
+    @property
+    def max_gap(self) -> float:
+        """The gap that is largest in standard errors, outcome minus score: a gap in units of the outcome."""
+        return np.nan if self.gap is None or self.worst is None else float(self.gap[self.worst])
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LemmaTest(VerdictTable):
@@ -73,6 +78,11 @@ class LemmaTest(VerdictTable):
 
     def _judgements(self) -> tuple[LemmaCase, ...]:
         return self.cases
+
+    @property
+    def max_gap(self) -> float:
+        """The largest gap of all cases, outcome minus score."""
+        return largest((case.max_gap for case in self.cases), key=abs)
 
     @property
     def null(self) -> str:
@@ -94,7 +104,7 @@ class LemmaTest(VerdictTable):
         for case in self.cases:
             worst = case.worst
             row = values_of(case, ("group", "outcome", "p_value", "p_adjusted"))
-            row["max_gap"] = np.nan if worst is None or case.gap is None else float(case.gap[worst])
+            row["max_gap"] = case.max_gap
             at = np.full(len(self.scores), np.nan) if worst is None or case.places is None else case.places[worst]
             row |= {f"at_{name}": float(value) for name, value in zip(self.scores, at, strict=True)}
             table.append(row | {"verdict": case.verdict})
@@ -102,13 +112,14 @@ class LemmaTest(VerdictTable):
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
-        names = ("null", "version", "alpha", "p_value", "verdict", "reason")
+        names = ("null", "version", "alpha", "p_value", "verdict", "reason", "max_gap")
         return json_ready(values_of(self, names) | {"rows": self.rows()})
 
     def _heading(self) -> str:
         return f"Calibration given all scores ({self.version})"
 
 
+@renamed(say="progress")
 @in_one_thread
 def joint_calibration_test(
     data: Any,
@@ -123,7 +134,7 @@ def joint_calibration_test(
     split: str | None = None,
     alpha: float = 0.05,
     seed: int = 0,
-    say: Say | None = None,
+    progress: Say | None = None,
 ) -> LemmaTest:
     """Test E(Y_k | S_1 ... S_K, G) = S_k for every k and group: then every blend is calibrated and fair (the paper's lemma).
 
@@ -138,8 +149,8 @@ def joint_calibration_test(
         Test the scores that it gives, on users it was not fitted on.
     alpha, seed
         The level, and the seed of the draws behind p-values; the same seed gives the same result.
-    say
-        Called with words of progress now and then.
+    progress
+        Progress callback: called with what is being done, in words.
 
     Returns
     -------
@@ -148,7 +159,7 @@ def joint_calibration_test(
     """
     require_alpha(alpha)
     spec = ObjectivesSpec(scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split)
-    objectives = read_objectives(data, spec, calibrator, say)
+    objectives = read_objectives(data, spec, calibrator, progress)
     return lemma_test(objectives, objectives.last, alpha, seed)
 
 
@@ -189,10 +200,9 @@ def lemma_test(objectives: Objectives, version: str, alpha: float, seed: int) ->
 
 
 def _deviation_text(case: LemmaCase) -> str:
-    worst = case.worst
-    if worst is None or case.gap is None:
+    if case.worst is None:
         return ""
-    return f"the outcome is {number_text(float(case.gap[worst]))} away from the score where it is farthest in standard errors"
+    return f"the outcome is {number_text(case.max_gap)} away from the score where it is farthest in standard errors"
 
 
 def _test_case(rows: _Residuals, axes: tuple[Axis, ...], rng: np.random.Generator) -> LemmaCase:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.errors import OptionError, require_count, shortened
+from evenscore.errors import OptionError, renamed, require_count, shortened
 from evenscore.estimation.verdict import DISPARITY, VerdictTable, combine
 from evenscore.multiobjective.blends import Blend, ParityOptions, judge_blends
 from evenscore.multiobjective.calibrator import check_weights
@@ -97,6 +97,7 @@ class WeightSweep(VerdictTable):
         return notes
 
 
+@renamed(calibrators="calibrator")
 @in_one_thread
 def sweep_weights(
     data: Any,
@@ -107,7 +108,7 @@ def sweep_weights(
     user: Any,
     weights: Any = None,
     steps: int | None = None,
-    calibrators: Any = None,
+    calibrator: Any = None,
     weight: Any = None,
     nulls: str = "unlabelled",
     split: str | None = None,
@@ -127,7 +128,7 @@ def sweep_weights(
     weights, steps
         A list of weights to try. By default all that are at least 0 and add up to 1 in this many steps (10 for two scores, 5 for
         three, fewer for more).
-    calibrators
+    calibrator
         What ``es.calibrate_jointly`` made, or a dict of names and calibrators; a list with one ``es.calibrate`` made for each score
         stands for calibrating one by one.
     alpha, tolerance, method, seed
@@ -144,7 +145,7 @@ def sweep_weights(
     """
     options = ParityOptions(alpha, tolerance, method, seed)
     spec = ObjectivesSpec(scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split)
-    objectives = read_objectives(data, spec, calibrators, say)
+    objectives = read_objectives(data, spec, calibrator, say)
     rows = objectives.rows
     tried = _weights_to_try(rows, weights, steps)
     total = len(tried) * len(objectives.versions)

@@ -190,7 +190,7 @@ def parity_test(
     other = "row" if weighting == "user" else "user"
     pairs, _ = _test_all(Sides(tally, other), chosen, replace(options, brief=True), None)
     again = replace(result, pairs=tuple(pairs), weighting=other)
-    return replace(result, other=Formulation(other, again.p_value, again.max_gap, again.verdict))
+    return replace(result, other=Formulation.of(again))
 
 
 @in_one_thread
@@ -211,7 +211,7 @@ def parity_family(
     For studies that compare methods. To judge a pair, choose a method beforehand: the smallest of several p-values is not one.
     """
     comparison = compare_groups(tally, group_a, group_b, weighting)
-    gap = _gap_under_null(comparison, Options(smoothing=Smoothing(degree, kernel, bandwidth)))
+    gap = gap_under_null(comparison, Options(smoothing=Smoothing(degree, kernel, bandwidth)))
     if isinstance(gap, str):
         return dict.fromkeys(methods, np.nan)
     evidence = gather(components_of(*methods), gap.process, comparison, gap.null, gap.points, gap.smoothing)
@@ -262,7 +262,7 @@ def _test_pair(comparison: Comparison, rng: np.random.Generator, options: Option
         if side.n_rows == 0:
             weightless = " that weigh anything" if tally.columns is not None and tally.columns.weight is not None else ""
             return replace(pair, reason=f"{side.name} has no labelled rows{weightless}"), None
-    gap = _gap_under_null(comparison, options)
+    gap = gap_under_null(comparison, options)
     if isinstance(gap, str):
         return replace(pair, reason=gap), None
     points, process, smoothing = gap.points, gap.process, gap.smoothing
@@ -325,7 +325,7 @@ class GapUnderNull:
     too_rare: str
 
 
-def _gap_under_null(comparison: Comparison, options: Options) -> GapUnderNull | str:
+def gap_under_null(comparison: Comparison, options: Options) -> GapUnderNull | str:
     """The gap at the points that can be judged, or the reason why there are none."""
     smoothing = comparison.settle(options.smoothing)
     points, reason = (options.grid, None) if options.grid is not None else comparison_grid(comparison, smoothing.h)

@@ -148,10 +148,25 @@ class ParityTest(GapTest[PairTest]):
             {"group_a": pair.group_a, "group_b": pair.group_b} | values_of(region) for pair in self.pairs for region in pair.regions
         ]
 
+    @property
+    def shown_gap(self) -> dict[str, Any] | None:
+        """The largest gap inside a range of scores in which one is shown, a row of ``regions``; None when none is."""
+        return max(self.regions, key=lambda region: abs(region["gap"]), default=None)
+
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
         settings = ("method", "alpha", "tolerance", "weighting", "degree", "kernel", "adjustment")
-        shown = ("null", "p_value", "p_equal", "verdict", "reason", "minimum_detectable_gap", "max_gap", "disagreement")
+        shown = (
+            "null",
+            "p_value",
+            "p_equal",
+            "verdict",
+            "reason",
+            "minimum_detectable_gap",
+            "max_gap",
+            "shown_gap",
+            "disagreement",
+        )
         details = ("reason", "p_source", "p_equal", "bandwidth", "minimum_detectable_gap", "left_out", "too_coarse", "too_rare")
         pairs = [values_of(pair, (*self.COLUMNS, *details, "interval")) for pair in self.pairs]
         other = None if self.other is None else values_of(self.other)

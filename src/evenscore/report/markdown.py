@@ -19,7 +19,7 @@ def audit_markdown(audit: Audit) -> str:
     lines = [
         f"## {SIGNS[audit.verdict]} {escape(audit.title)}: {audit.verdict}",
         "",
-        f"**{escape(headline(audit.verdict, audit.tolerance))}**",
+        f"**{escape(headline(audit))}**",
         "",
         f"Gate `{gate.rule}`: **{gate.outcome}**, {escape(gate.reason)}.",
         "",

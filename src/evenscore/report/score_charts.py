@@ -90,7 +90,9 @@ def curve_chart(subject: Subject, key: str) -> Chart:
     )
     chart = outcome_chart(key, f"Expected outcome by {subject.score}", subject.score, subject.curves, shown, caption)
     curves = chart.panels[0]
-    densities = tuple(_density(subject.tally, curve.group, style, curves.limits()[0]) for style, curve in enumerate(shown))
+    densities = tuple(
+        _density(subject.selection.tally, curve.group, style, curves.limits()[0]) for style, curve in enumerate(shown)
+    )
     top = max((float(series.y.max()) for series in densities), default=1.0)
     people = Panel(curves.x, Axis("people", (0.0, top * 1.08), ticks=()), densities, height=70)
     marked = _mark_threshold((curves, people), subject)
@@ -152,7 +154,7 @@ def _mark_threshold(panels: tuple[Panel, ...], subject: Subject) -> tuple[Panel,
     """The panels with the threshold as an upright line, if it lies inside; its name stands in the first."""
     if subject.threshold is None:
         return panels
-    position = float(subject.tally.lattice.to_axis([subject.threshold])[0])
+    position = float(subject.selection.tally.lattice.to_axis([subject.threshold])[0])
     low, high = panels[0].limits()[0]
     if not low <= position <= high:
         return panels
@@ -233,14 +235,18 @@ def _gap_chart(subject: Subject, pair: PairTest, key: str) -> Chart:
         f"each score, adjusted for looking at all scores. This pair: {pair.verdict}, p = {p_text(pair.p_adjusted)}."
     )
     some = np.unique(np.linspace(0, len(pair.score) - 1, min(READINGS, len(pair.score))).round().astype(np.int64))
-    places = tuple(subject.tally.lattice.to_axis(pair.score)[some].tolist())
+    places = tuple(subject.selection.tally.lattice.to_axis(pair.score)[some].tolist())
     return Chart(key, f"Gap in expected outcome, {name}", caption, panels, _gap_table(pair, some.tolist()), places)
 
 
 def _gap_panels(subject: Subject, pair: PairTest) -> tuple[Panel, Panel]:
     """The gap above its p-values, on the scale of the lattice."""
-    lattice, test = subject.tally.lattice, subject.parity
-    kind = "dodged" if unsmoothed(lattice, *(subject.tally.sums(group) for group in subject.tally.groups)) else "line"
+    lattice, test = subject.selection.tally.lattice, subject.parity
+    kind = (
+        "dodged"
+        if unsmoothed(lattice, *(subject.selection.tally.sums(group) for group in subject.selection.tally.groups))
+        else "line"
+    )
     position = lattice.to_axis(pair.score)
     axis = score_axis([position], subject.score, lattice, kind)
     gap = Series(pair_name(pair), 0, position, pair.gap, pair.band_low, pair.band_high, kind)

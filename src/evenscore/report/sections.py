@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from evenscore.auditing.audit_result import Audit, Subject
+from evenscore.calibration.repair_state import NOT_SHOWN, SHOWN, UNJUDGED, UNTESTED, VERIFIED
+from evenscore.estimation.verdict import DISPARITY
 from evenscore.report import words
 from evenscore.report.document import Chapter, Document, Fact, Section
 from evenscore.report.estimate_charts import error_chart, impact_chart, marginal_chart, placebo_chart, threshold_chart
 from evenscore.report.score_charts import curve_chart, gap_charts, outcome_chart, shown_curves
 from evenscore.report.sheets import Sheet, sheet, with_all_groups
+from evenscore.report.text import group_rows
 from evenscore.tables import label_text, number_text, p_text
 
 SHOWN_PAIRS = 30  # rows of a table of pairs; the JSON has all
 SHOWN_NOTES = 10
+REPAIRS = {
+    VERIFIED: "Suggested repair, verified",
+    NOT_SHOWN: "Suggested repair: the disparity is no longer shown, not verified",
+    SHOWN: "Suggested repair: a disparity is still shown",
+    UNJUDGED: "Suggested repair: what is left could not be judged",
+    UNTESTED: "Suggested repair, unverified",
+}
+DEPLOYED = "The calibrator is in the JSON; es.calibrate(..., shrink=True) on all users makes the one to deploy."
 BAND = "Users that the repair was not fitted on. Line: estimate. Band: for the whole curve at once."
 
 
@@ -23,7 +34,7 @@ def audit_document(audit: Audit) -> Document:
         title=audit.title,
         subtitle="; ".join(subject.name for subject in audit.subjects[:4]) + (" ..." if len(audit.subjects) > 4 else ""),
         verdict=audit.verdict,
-        headline=words.headline(audit.verdict, audit.tolerance),
+        headline=words.headline(audit),
         gate=f"Gate “{gate.rule}”: {gate.outcome}. {_sentence(gate.reason)}",
         gate_outcome=gate.outcome,
         facts=_facts(audit),
@@ -49,20 +60,28 @@ def _end(text: str) -> str:
 
 def _facts(audit: Audit) -> tuple[Fact, ...]:
     """The numbers beside the verdict."""
-    widest = max(audit.subjects, key=lambda s: abs(p.max_gap) if (p := words.largest_pair(s.parity)) is not None else -1.0)
-    pair = words.largest_pair(widest.parity)
-    users = max(sum(subject.tally.n_users.values()) for subject in audit.subjects)
-    rows = max(sum(subject.tally.n_rows.values()) for subject in audit.subjects)
+    subject = audit.headline  # every number is of one score and attribute
+    pair, shown = words.largest_pair(subject.parity), words.largest_region(subject.parity)
+    of = f" of {subject.name}" if len(audit.subjects) > 1 else ""
     facts = []
-    if pair is not None:
-        where = f"{words.sides(pair, pair.max_gap)}, at score {number_text(pair.at_score)}"
-        facts.append(Fact("Largest gap", f"{abs(pair.max_gap):.3f}", where))
-    smallest = min(audit.subjects, key=lambda s: s.parity.p_value if s.parity.p_value == s.parity.p_value else 2.0)
-    facts.append(Fact("p-value", p_text(smallest.parity.p_value), "of no gap at any score, adjusted for all comparisons"))
-    if audit.minimum_detectable_gap == audit.minimum_detectable_gap:
-        meaning = "smallest constant gap that is found with probability 0.8; one at some scores only must be larger"
-        facts.append(Fact("Could have been seen", f"{audit.minimum_detectable_gap:.3f}", meaning))
-    people = "rows, declared independent" if widest.tally.independent else f"users, {rows:,} rows"
+    if subject.order_decides and subject.ordering.at_least == subject.ordering.at_least:
+        share = f"of pairs of people, one of each group{of}; estimate {subject.ordering.misordered_share:.1%}"
+        facts.append(Fact("Misordered, at least", f"{subject.ordering.at_least:.1%}", share))
+    elif shown is not None:
+        region, pair = shown
+        where = f"{words.limits_of(region)}; {words.sides(pair, region.gap)}, at score {number_text(region.at_score)}{of}"
+        facts.append(Fact("Largest gap shown", f"{abs(region.gap):.3f}", where))
+    elif pair is not None:
+        called = "Largest gap" if subject.parity.verdict == DISPARITY else "Largest estimate, not shown"
+        where = f"between {pair.name}, at score {number_text(pair.at_score)}{of}"
+        facts.append(Fact(called, f"{abs(pair.max_gap):.3f}", where))
+    if subject.p_value == subject.p_value:
+        facts.append(Fact("p-value", p_text(subject.p_value), f"of the tests that decide{of}, adjusted for all pairs of groups"))
+    if subject.minimum_detectable_gap == subject.minimum_detectable_gap:
+        meaning = f"smallest constant gap{of} that is found with probability 0.8; one at some scores only must be larger"
+        facts.append(Fact("Could have been seen", f"{subject.minimum_detectable_gap:.3f}", meaning))
+    users, rows = (sum(counts.values()) for counts in (subject.selection.tally.n_users, subject.selection.tally.n_rows))
+    people = "rows, declared independent" if subject.tally.independent else f"users, {rows:,} rows"
     facts.append(Fact("Evidence", f"{users:,}", people))
     return tuple(facts)
 
@@ -148,7 +167,12 @@ def _decision(subject: Subject, prefix: str) -> Section | None:
         figures.append(threshold_chart(subject.thresholds, f"{prefix}thresholds"))
     if subject.impact is not None:
         figures.append(impact_chart(subject.impact, f"{prefix}impact"))
-    notes = [*test.misleading, *test.beyond[:SHOWN_NOTES], *([test.disagreement] if test.disagreement else [])]
+    notes = [
+        *test._label_notes(),
+        *test.misleading,
+        *test.beyond[:SHOWN_NOTES],
+        *([test.disagreement] if test.disagreement else []),
+    ]
     if subject.thresholds is not None:
         notes += [f"{label_text(group)}: {reason}" for group, reason in subject.thresholds.reasons.items()][:SHOWN_NOTES]
     return Section(
@@ -167,7 +191,7 @@ def _repair(subject: Subject, prefix: str) -> Section | None:
     if repair is None:
         return None
     if repair.verification is None or repair.curves_before is None or repair.curves_after is None:
-        return Section(f"{prefix}repair", "Suggested repair, unverified", (_sentence(repair.words),))
+        return Section(f"{prefix}repair", REPAIRS[repair.state], (_sentence(repair.words),))
     test = repair.verification
     charts = []
     drawn = [curve.group for curve in shown_curves(subject)]
@@ -178,15 +202,18 @@ def _repair(subject: Subject, prefix: str) -> Section | None:
         charts.append(outcome_chart(f"{prefix}{when}", title, score, curves, shown, BAND))
     return Section(
         f"{prefix}repair",
-        "Suggested repair",
-        (_sentence(repair.words),),
+        REPAIRS[repair.state] if repair.suggested else "A repair that is not suggested",
+        (_sentence(repair.sentence),),
         test.verdict,
         figures=tuple(charts),
         tables=(
             sheet(test.gaps(), "Gaps before and after, on users that the repair was not fitted on", limit=SHOWN_PAIRS),
             sheet(with_all_groups(test.rows()), "Accuracy before and after"),
         ),
-        notes=(_sentence(test.unseen), "The calibrator is in the JSON; es.calibrate on all users makes the one to deploy."),
+        notes=(
+            _sentence(test.unseen),
+            DEPLOYED,
+        ),
     )
 
 
@@ -204,8 +231,14 @@ def _placebo(subject: Subject, prefix: str) -> Section | None:
 
 
 def _groups(subject: Subject, prefix: str) -> Section:
-    table = sheet(subject.tally.rows(), f"Groups of {label_text(subject.attribute)}", limit=200)
-    return Section(f"{prefix}groups", "The data", (), tables=(table,))
+    table = sheet(group_rows(subject), f"Groups of {label_text(subject.attribute)}", limit=200)
+    tables = [table]
+    reasons = [{"group": group, "reason": words} for group, words in subject.selection.justifications.items()]
+    if reasons:
+        tables.append(sheet(reasons, "Groups left out, and why", limit=200))
+    return Section(
+        f"{prefix}groups", "The data", tuple(filter(None, (_sentence(subject.selection.sentence),))), tables=tuple(tables)
+    )
 
 
 def _overview(audit: Audit) -> Sheet:
@@ -214,7 +247,7 @@ def _overview(audit: Audit) -> Sheet:
             "score": subject.score,
             "attribute": label_text(subject.attribute),
             "verdict": subject.verdict,
-            "p_value": subject.parity.p_value,
+            "p_value": subject.p_value,
             "largest_gap": abs(subject.parity.max_gap),
             "smallest_gap_seen": subject.minimum_detectable_gap,
         }

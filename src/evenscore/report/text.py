@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import textwrap
+from typing import Any
 
 from evenscore.auditing.audit_result import Audit, Subject
 from evenscore.estimation.verdict import DISPARITY
-from evenscore.report.words import at_some_scores, headline, largest_pair, limits, sides, subject_sentences
-from evenscore.tables import number_text, p_text, printable, text_table
+from evenscore.report.words import (
+    MOST_NAMED,
+    at_some_scores,
+    gap_words,
+    headline,
+    limits,
+    p_words,
+    subject_headline,
+    subject_sentences,
+)
+from evenscore.tables import printable, text_table
 
 WIDTH = 96
 INK = {"disparity": "31;1", "inconclusive": "33;1", "parity": "36;1"}
@@ -21,7 +31,7 @@ def audit_text(audit: Audit, colour: bool = False) -> str:
     lines += [f"limit: {text}" for text in limits(audit)]
     if len(audit.subjects) > 1:
         whole = _ink(audit.verdict, colour)
-        blocks.append(f"  {whole} in all: {headline(audit.verdict, audit.tolerance)}\n\n{text_table(audit.rows())}")
+        blocks.append(f"  {whole} in all: {headline(audit)}\n\n{text_table(audit.rows())}")
     blocks.append("\n".join(wrap(line) for line in lines))
     return "\n\n".join(block for block in blocks if block)
 
@@ -44,17 +54,27 @@ def _subject(audit: Audit, subject: Subject, colour: bool) -> str:
 def _data(subject: Subject) -> str:
     tally = subject.tally
     users = "rows are taken as independent" if tally.independent else f"users: {tally.columns.user}" if tally.columns else ""
-    lines = [text_table(tally.rows()), wrap(f"{sum(tally.n_rows.values()):,} rows; {users}")]
-    return "\n".join([*lines, *(wrap(note) for note in subject.notes)])
+    lines = [text_table(group_rows(subject)), wrap(f"{sum(tally.n_rows.values()):,} rows; {users}")]
+    said = filter(None, (subject.selection.sentence, subject.row_counts.sentence))
+    return "\n".join([*lines, *(wrap(note) for note in (*said, *subject.notes))])
+
+
+def group_rows(subject: Subject) -> list[dict[str, Any]]:
+    """One row a group, with columns that say something only; those that are not judged in a line each only if they are few."""
+    rows = subject.group_rows()
+    hidden = [row for row in rows if row["not_judged"]]
+    if len(hidden) > MOST_NAMED:
+        rows = [row for row in rows if not row["not_judged"]]
+    idle = {"not_judged"} if len(rows) == len(subject.selection.tally.groups) else set()
+    idle |= set() if subject.row_counts.sentence else {"mean_outcome_per_row"}
+    return [{name: value for name, value in row.items() if name not in idle} for row in rows]
 
 
 def _verdict(subject: Subject, audit: Audit, colour: bool) -> str:
-    p_value = min((subject.tests[name].p_value for name in subject.decides), key=lambda p: p if p == p else 2.0)
-    lines = [f"  {_ink(subject.verdict, colour)}: {headline(subject.verdict, audit.tolerance)}  (p = {p_text(p_value)})"]
-    pair = largest_pair(subject.parity)
-    if pair is not None:
-        where = f"at score {number_text(pair.at_score)}, {sides(pair, pair.max_gap)}"
-        lines.append(wrap(f"largest gap: {abs(pair.max_gap):.3f} {where}"))
+    said = subject_headline(subject, audit.tolerance)
+    lines = [f"  {_ink(subject.verdict, colour)}: {said}{p_words(subject.p_value)}"]
+    if gap := gap_words(subject.parity):
+        lines.append(wrap(gap))
     if subject.verdict != DISPARITY:
         lines += [wrap(words) for words in (subject.reason, at_some_scores(subject.parity)) if words]
     return "\n".join(lines)
@@ -63,7 +83,11 @@ def _verdict(subject: Subject, audit: Audit, colour: bool) -> str:
 def _more(subject: Subject) -> str:
     """What stands in no table."""
     test = subject.parity
-    said = [sentence.text for sentence in subject_sentences(subject) if sentence.kind not in ("tested", "gap", "power")]
+    said = [
+        sentence.text
+        for sentence in subject_sentences(subject)
+        if sentence.kind not in ("tested", "gap", "power", "means", "groups")
+    ]
     by_user = test.weighting == "user" and not test.independent
     weighed = "each user counts once, whatever the number of rows" if by_user else "each row counts once"
     how = [f"tested: {test.null}", f"how: method {test.method}, {weighed}, level {test.alpha:.3g}"]

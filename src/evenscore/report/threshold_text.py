@@ -11,6 +11,7 @@ from evenscore.thresholds.thresholds_result import Thresholds
 
 WHERE = ("group", "before", "threshold", "ci_low", "ci_high", "outcome_before", "outcome_after")
 WHOM = ("group", "rate_before", "rate_after", "ratio_before", "ratio_after", "to_positive", "to_negative", "suggestive")
+SAME = 5e-4  # estimates that are printed alike
 WORDS = {
     DISPARITY: "the bar is not equally high for everyone",
     PARITY: "the outcomes at the threshold are within the tolerance of each other",
@@ -29,9 +30,20 @@ def thresholds_text(tally: Tally, test: MarginalTest, thresholds: Thresholds, no
         f"  {printable(thresholds._title(), 200)}",
         text_table(_columns(thresholds, WHERE)),
         text_table(_columns(thresholds, WHOM)),
-        "\n".join(wrap(note) for note in thresholds._notes()),
+        "\n".join(wrap(note) for note in (*_two_numbers(test, thresholds), *thresholds._notes())),
     ]
     return "\n\n".join(block for block in blocks if block)
+
+
+def _two_numbers(test: MarginalTest, thresholds: Thresholds) -> list[str]:
+    """Why the outcome at the threshold has two estimates, where it has."""
+    tested = {own.group: own.estimate for own in test.marginals}
+    if all(abs(tested[own.group] - own.outcome_before) < SAME for own in thresholds.groups if own.group in tested):
+        return []
+    return [
+        "the outcome at the old threshold has two estimates: the test's, from a fit that is comparable between groups, and "
+        "outcome_before, from the curve that the new thresholds are read off"
+    ]
 
 
 def _columns(thresholds: Thresholds, names: tuple[str, ...]) -> list[dict[str, object]]:

@@ -13,10 +13,17 @@ from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.parity.parity_result import PairTest, ParityTest, Region
 from evenscore.tables import label_text, number_text, p_text
 
+MOST_NAMED = 10  # groups that are not judged; the table has all
 HEADLINES = {
     DISPARITY: "the same score does not mean the same outcome in every group",
     PARITY: "wherever there are enough people to tell, gaps stay within the tolerance",
     INCONCLUSIVE: "no disparity is shown, which is not the same as parity",
+}
+MISORDERED = "a lower score in one group stands for a higher outcome than a higher score in another"
+DECIDED = {
+    "parity": "parity decides",
+    "ordering": "the order across groups decides, as their scores do not overlap",
+    "parity and ordering": "parity where scores overlap and the order of people beyond decide together, in the same draws",
 }
 
 
@@ -28,8 +35,16 @@ class Sentence:
     text: str
 
 
-def headline(verdict: str, tolerance: float | None) -> str:
-    """The verdict in a sentence."""
+def headline(audit: Audit) -> str:
+    """The verdict of the whole in a sentence."""
+    return subject_headline(audit.headline, audit.tolerance) if audit.verdict == DISPARITY else HEADLINES[audit.verdict]
+
+
+def subject_headline(subject: Subject, tolerance: float | None) -> str:
+    """The verdict of one score and attribute in a sentence."""
+    verdict = subject.verdict
+    if verdict == DISPARITY and subject.order_decides:
+        return MISORDERED
     if verdict == DISPARITY and tolerance is not None:
         return f"for the same score outcomes differ by more than {tolerance:g} between groups"
     return HEADLINES[verdict]
@@ -37,7 +52,7 @@ def headline(verdict: str, tolerance: float | None) -> str:
 
 def audit_sentences(audit: Audit) -> list[Sentence]:
     """The whole audit, most important first."""
-    sentences = [Sentence("verdict", f"{audit.verdict}: {headline(audit.verdict, audit.tolerance)}")]
+    sentences = [Sentence("verdict", f"{audit.verdict}: {headline(audit)}")]
     for subject in audit.subjects:
         name = f"{subject.name}: " if len(audit.subjects) > 1 else ""
         sentences += [Sentence(sentence.kind, name + sentence.text) for sentence in subject_sentences(subject)]
@@ -49,7 +64,10 @@ def subject_sentences(subject: Subject) -> list[Sentence]:
     return [
         Sentence(kind, text)
         for kind, text in (
+            ("means", subject.row_counts.sentence),
             ("tested", tested(subject)),
+            ("groups", subject.selection.sentence),
+            ("decided", decided(subject)),
             ("gap", largest_gap(subject.parity)),
             ("power", could_be_seen(subject.parity)),
             ("where", where(subject.parity)),
@@ -57,6 +75,7 @@ def subject_sentences(subject: Subject) -> list[Sentence]:
             ("ordering", ordering(subject)),
             ("calibration", calibration(subject)),
             ("threshold", threshold(subject)),
+            ("labels", other_labels(subject)),
             ("thresholds", thresholds(subject)),
             ("impact", impact(subject)),
             ("repair", repair(subject)),
@@ -68,7 +87,7 @@ def subject_sentences(subject: Subject) -> list[Sentence]:
 
 def tested(subject: Subject) -> str:
     """What was tested on how many people, in the words of the estimand."""
-    tally = subject.tally
+    tally = subject.selection.tally
     users, rows = sum(tally.n_users.values()), sum(tally.n_rows.values())
     people = f"{rows:,} independent rows" if tally.independent else f"{rows:,} rows of {users:,} users"
     return f"tested whether {subject.parity.null}, on {people} in {len(tally.groups)} groups"
@@ -80,10 +99,55 @@ def largest_gap(test: ParityTest) -> str:
     if pair is None:
         return "no pair of groups could be judged: " + test.reason
     tail = "for no gap at any score" if test.tolerance is None else f"for no gap beyond {test.tolerance:g} at any score"
-    return (
-        f"the largest gap is {abs(pair.max_gap):.3f} at score {number_text(pair.at_score)}, {sides(pair, pair.max_gap)} "
-        f"(p = {p_text(test.p_value)} {tail})"
+    return f"{gap_words(test)} (p = {p_text(test.p_value)} {tail})"
+
+
+def gap_words(test: ParityTest) -> str:
+    """The largest gap that is shown, with its limits; where none is shown at a score, the largest estimate, and called so."""
+    shown, pair = largest_region(test), largest_pair(test)
+    if shown is not None:
+        region, pair = shown
+        return (
+            f"the largest gap that is shown is {abs(region.gap):.3f} ({limits_of(region)}) at score "
+            f"{number_text(region.at_score)}, {sides(pair, region.gap)}"
+        )
+    if pair is None:
+        return ""
+    called = (
+        "the largest estimate of a gap that is shown" if test.verdict == DISPARITY else "the largest estimate of a gap, not shown,"
     )
+    return f"{called} is {abs(pair.max_gap):.3f}, between {pair.name} at score {number_text(pair.at_score)}"
+
+
+def largest_region(test: ParityTest) -> tuple[Region, PairTest] | None:
+    """Where the largest gap is shown, and between whom."""
+    regions = [(region, pair) for pair in test.pairs for region in pair.regions]
+    return max(regions, key=lambda shown: abs(shown[0].gap), default=None)
+
+
+def limits_of(region: Region) -> str:
+    """The simultaneous limits of a region's largest gap, in the direction in which it is shown."""
+    low, high = sorted((abs(region.low), abs(region.high)))
+    return f"{low:.3f} to {high:.3f}"
+
+
+def decided(subject: Subject) -> str:
+    """Which tests decide, unless parity does about every pair."""
+    if subject.decision is None or subject.decision.tests == ("parity",):
+        return ""
+    counts: dict[str, int] = {}
+    for pair in subject.decision.pairs:
+        counts[pair.decided_by] = counts.get(pair.decided_by, 0) + 1
+    if len(subject.decision.pairs) == 1:
+        how = DECIDED[subject.decision.pairs[0].decided_by]
+    else:
+        how = "; ".join(f"for {count} of {len(subject.decision.pairs)} pairs {DECIDED[by]}" for by, count in counts.items())
+    return how + p_words(subject.p_value)
+
+
+def p_words(p_value: float) -> str:
+    """A p-value to put after a sentence; empty when there is none."""
+    return "" if np.isnan(p_value) else f" (p = {p_text(p_value)})"
 
 
 def largest_pair(test: ParityTest) -> PairTest | None:
@@ -141,19 +205,23 @@ def other_weighting(test: ParityTest) -> str:
         return ""
     if test.disagreement:
         return test.disagreement
+    if np.isnan(test.other.p_value):
+        return ""
     return f"counting each {test.other.weighting} once instead gives the same verdict (p = {p_text(test.other.p_value)})"
 
 
 def ordering(subject: Subject) -> str:
     """What the ordering test says."""
     test = subject.ordering
+    falls = "".join(f"; {own.words}, which is no disparity between groups" for own in test.not_monotone[:2])
     if test.verdict == DISPARITY:
-        return "order across groups: " + _shown_pairs(test.pairs, "at_least")
+        return "order across groups: " + _shown_pairs(test.pairs, "at_least") + falls
     if np.isnan(test.p_value):
-        return ""
+        return falls.removeprefix("; ")
+    beyond = ", beyond what a decline within a group explains," if falls else ""
     return (
-        f"order across groups: no lower score of one group is shown to stand for a higher outcome than a higher score of another "
-        f"(p = {p_text(test.p_value)})"
+        f"order across groups: no lower score of one group is shown to stand for a higher outcome{beyond} than a higher score of "
+        f"another (p = {p_text(test.p_value)}){falls}"
     )
 
 
@@ -169,7 +237,9 @@ def calibration(subject: Subject) -> str:
     """How far scores are from outcomes, best and worst."""
     if subject.calibration is None:
         return ""
-    known = [error for error in subject.calibration.estimates[:-1] if np.isfinite(error.estimate)]
+    known = [
+        error for error in subject.calibration.estimates[:-1] if np.isfinite((error.estimate, error.ci_low, error.ci_high)).all()
+    ]
     if not known:
         return ""
     worst, best = max(known, key=lambda error: error.estimate), min(known, key=lambda error: error.estimate)
@@ -187,9 +257,16 @@ def threshold(subject: Subject) -> str:
     if test.verdict == DISPARITY:
         return f"at the threshold {subject.threshold:g}: {_shown_pairs(test.pairs, 'gap')} (p = {p_text(test.p_value)})"
     if np.isnan(test.p_value):
-        return f"at the threshold {subject.threshold:g} nothing can be judged: {test.reason}"
+        why = "; ".join(f"{label_text(own.group)}: {own.reason}" for own in test.marginals if own.reason)
+        return f"at the threshold {subject.threshold:g} nothing can be judged: {why or test.reason}"
     gap = f"largest gap {abs(test.max_gap):.3f}, p = {p_text(test.p_value)}"
     return f"at the threshold {subject.threshold:g}: {test.verdict}, {test.reason} ({gap})"
+
+
+def other_labels(subject: Subject) -> str:
+    """What the marginal test says with outcomes of both sides of the threshold."""
+    found = None if subject.marginal is None else subject.marginal.other_labels
+    return "" if found is None or not found.sentence else f"at the threshold {subject.threshold:g}, {found.sentence}"
 
 
 def thresholds(subject: Subject) -> str:
@@ -212,16 +289,21 @@ def impact(subject: Subject) -> str:
     if not known:
         return ""
     row = max(known, key=lambda row: abs(row["estimate"]))
+    same = ""
+    if subject.impact.keep == "rate":
+        whole = subject.impact.of(None)
+        same = f" and the same overall share of positive decisions, {100 * whole['rate_before']:.1f} %,"
+    before, after = (f"{100 * row[name]:.1f} %" for name in ("rate_before", "rate_after"))
+    change, low, high = (f"{100 * row[name]:+.1f}" for name in ("estimate", "ci_low", "ci_high"))
     return (
-        f"with calibrated scores {100 * row['rate_after']:.1f} % of {label_text(row['group'])} would get the decision instead of "
-        f"{100 * row['rate_before']:.1f} % (change {100 * row['estimate']:+.1f} points, {100 * row['ci_low']:+.1f} to "
-        f"{100 * row['ci_high']:+.1f})"
+        f"with calibrated scores{same} {after} of {label_text(row['group'])} would get the decision instead of {before} "
+        f"(change {change} points, {low} to {high})"
     )
 
 
 def repair(subject: Subject) -> str:
     """What a repair would do."""
-    return "" if subject.repair is None else f"suggested repair: {subject.repair.words}"
+    return "" if subject.repair is None else subject.repair.sentence
 
 
 def placebo(subject: Subject) -> str:
@@ -255,11 +337,14 @@ def _subject_limits(subject: Subject) -> list[str]:
         "thresholds": "other thresholds",
         "impact": "impact on decisions",
         "repair": "repair",
+        "accuracy": "squared error before the repair",
+        "placebo": "false alarms on this data",
     }
     texts = [f"{names[step]} is not given: {reason}" for step, reason in subject.unavailable.items()]
     if subject.placebo is not None:
         texts += subject.placebo.failures
-    tally, test = subject.tally, subject.parity
+    tally, test = subject.selection.tally, subject.parity
+    texts += [f"{label_text(group.group)}: {group.words}" for group in subject.selection.unjudged[:MOST_NAMED]]
     spans = [pair.interval for pair in test.pairs if pair.judged]
     if spans:
         low, high = min(span[0] for span in spans), max(span[1] for span in spans)

@@ -114,6 +114,11 @@ class Lattice:
         kept = (getattr(self, name) for name in ORDER[3:-2])
         return Lattice._make(self.edges, self.values, scale, *kept, weight, reason)
 
+    def only_on(self, scale: str, weight: Floats) -> Lattice:
+        """The same cells on this scale and no other, for people of this weight in them."""
+        kept = (getattr(self, name) for name in ("low", "high", "open_ended", "max_cells"))
+        return Lattice._make(self.edges, self.values, scale, *kept, False, weight, "")
+
     @property
     def unread(self) -> Lattice:
         """The same cells before any scale was chosen."""

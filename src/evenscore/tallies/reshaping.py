@@ -1,10 +1,10 @@
-"""A tally with all of its sums changed alike: other weights, another centre, other cells, fewer blocks."""
+"""A tally with all of its sums changed alike: other weights, another centre, other cells, fewer blocks, fewer groups."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -61,3 +61,17 @@ def drop_overflow(tally: Tally) -> Tally:
     groups = tally.group_tallies
     gone = {name for name in optional if not all((np.abs(group.blocks[name].values) < MOST).all() for group in groups)}
     return drop_blocks(tally, gone, "its powers of outcomes and weights are too large for a number")
+
+
+def keep_groups(tally: Tally, groups: Sequence[Any]) -> Tally:
+    """The same with some of its groups only, in the tally's order; on scale "auto" the scale is chosen anew."""
+    kept = sorted(map(tally.index, groups))
+    if len(kept) == len(tally.groups):
+        return tally
+    place = {old: new for new, old in enumerate(kept)}
+    cross = {
+        name: {(place[a], place[b]): sums for (a, b), sums in named.items() if a in place and b in place}
+        for name, named in tally.cross_blocks.items()
+    }
+    labels, sums = (tuple(values[index] for index in kept) for values in (tally.groups, tally.group_tallies))
+    return replace(tally, groups=labels, group_tallies=cast(Any, sums), cross_blocks=cast(Mapping[str, Cross], cross))

@@ -18,7 +18,7 @@ from evenscore.types import Floats
 WINDOW = 0.5  # standard deviations within groups: a bandwidth to either side for 1,400 people by the rule of thumb, 1.06 sd M^-1/5
 NORMAL = 0.1974  # the share of a normal distribution in such a window at its middle
 MOST = 0.8  # times that share in any window, and people are spread evenly; it is .73 for a uniform and .85 for a Beta(2, 2)
-FEW_VALUES = 20  # up to this many distinct scores are not smoothed, so any scale will do
+FEW_VALUES = 20  # up to this many distinct scores of a group are not smoothed, so any scale will do
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def with_scale(lattice: Lattice, by_group: Floats, mean_scores: Floats) -> Latti
         return lattice.unread
     by_group, weight = by_group / weight.sum(), weight / weight.sum()
     on_score = lattice.on_scale("score", weight, "")
-    if lattice.discrete and (weight > 0).sum() <= FEW_VALUES:
+    if lattice.discrete and (by_group > 0).sum(axis=1).max() <= FEW_VALUES:
         return on_score
     crowd = find_crowd(on_score, by_group, mean_scores)
     if not crowd.is_dense:

@@ -12,6 +12,7 @@ from evenscore.calibration.kernel_map import KernelMap
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, OptionError, is_finite, require_alpha, require_option, shortened
 from evenscore.estimation.fitted_curves import within_users
+from evenscore.estimation.gaps import ROUNDING
 from evenscore.estimation.inference import seeded
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.marginal.cut import Cut, cut_words, make_cuts, outcomes_rise
@@ -304,7 +305,7 @@ def _fall(rung: Rung) -> str | None:
         return None
     se = rung.side.law.se
     worst = int(np.argmax(np.where(rung.weight > 0, gap, 0) - CLEAR * se))
-    if gap[worst] <= CLEAR * se[worst]:
+    if gap[worst] <= CLEAR * se[worst] + ROUNDING * np.abs(rung.value).max():
         return None
     return f"off by {gap[worst]:.3g} at score {_knot_score(rung, worst):.3g}"
 

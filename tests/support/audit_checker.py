@@ -1,0 +1,369 @@
+"""Reads what an audit says, as JSON and as text, and lists what it says without having seen it."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree
+
+from generated_audits import Case, Told
+
+SLACK = 1e-9
+CODES = {"passed": 0, "failed": 1, "unshown": 3}
+NUMBER = re.compile(r"(?<![\w.])[-+±−]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?:\s?%)?(?![\w])")
+# Long lists would hold every number; sentences are about what is not in them, but for the width of a band.
+LISTS = ("points", "curves", "calibrator", "versions", "sources")
+# What is said of the method and not of the data.
+OF_THE_METHOD = re.compile(
+    r"with probability 0\.8|fewer than (?:10|20|30)\b|nowhere 10\b|at least (?:10|20) are needed|have 10 effective|0/1|0 or 1"
+    r"|p below 0\.004|split \d/\d|\b0 (?:and|to) 1\b|\b9\d(?:\.\d+)? % (?:for the whole|for all scores|limits)|0\.5 of a user",
+    re.IGNORECASE,
+)
+# Why something cannot be told, and what was read: said in words alone.
+DIAGNOSIS = re.compile(
+    r"90 % of its scores in \[[^]]*\]|\d+ % have scores from \S+ to [^,;\s]+|run from \S+ to \S+|only \S+ effective users"
+    r"|fewer than \d+ expected (?:events|outcomes of [01])|at scores? \S+(?: to \S+)?(?=[;.]|$)|at scores from \S+ to [^\s;]+"
+    r"|[\d,]+ users occur in more than one group|only \S+ cells wide|group \S+ has only \d+ users|\(mean \S+\)"
+    r"|outcomes have mean \S+ and standard deviation [\d.,]+|an outcome of \S+ is out of reach"
+    r"|an outcome of \S+ is not attained exactly; the nearest is \S+|not monotone \(off by \S+ at score \S+\)"
+    r"|the bandwidth \S+|[\d,]+ more (?:pairs|rows)|[^;:]*…$",
+    re.IGNORECASE,
+)
+NOT_SAID = re.compile(r"(?<![\w.])(?:nan|NaN|inf|-inf|None|infinity)(?![\w])|–\s?%|= –|\(–|\b– to\b|to –|from –|±–|\[–|–\]")
+CLAIM = re.compile(r"\b(?:above|below|higher|lower|differ|differs|shown|exceeds?|larger|misordered|held to)\b")
+HEDGE = re.compile(
+    r"\b(?:no|not|cannot|could not|nowhere|nothing|whether|would|none|never|only|unless|if|without|too few)\b|n't\b"
+    r"|largest of all|estimate|tested:|null hypothesis"
+)
+
+
+def complaints(case: Case, told: Told) -> list[str]:
+    """Everything that is wrong with what an audit says; empty when nothing is."""
+    if told.refused:
+        return _refusal(told)
+    sentences = list(dict.fromkeys(_sentences(told)))
+    found = [*_codes(told), *_numbers_of_json(case, told.document), *_headline(told.document)]
+    pool = _pool(told.document)
+    for where, text in sentences:
+        found += [f"{where}: {what}: {text}" for what in _of_sentence(text, told.document, pool)]
+    return found
+
+
+def _refusal(told: Told) -> list[str]:
+    bad = told.refused.startswith("CRASH") or "Traceback" in told.refused or told.exit_code != 2
+    return [f"not refused with reason: {told.refused}"] if bad else []
+
+
+# The sentences, wherever they stand
+
+
+def _sentences(told: Told) -> Iterator[tuple[str, str]]:
+    document = told.document
+    yield from (("summary", text) for text in document["summary"])
+    yield from (("notes", text) for text in document["notes"])
+    yield from (("reason", text) for text in (document["reason"], document["gate"]["reason"]))
+    for subject in document["subjects"]:
+        yield from (("unavailable", text) for text in subject["unavailable"].values())
+        for name, test in subject["tests"].items():
+            yield from ((f"{name} reason", f"{name}: {text}") for text in _reasons(test))
+    yield from (("terminal", text) for text in _paragraphs(told.texts["terminal"]))
+    yield from (("page", text) for text in _page_texts(told.texts["page"]))
+    yield from (("markdown", text) for text in _markdown_texts(told.texts["markdown"]))
+    root = ElementTree.fromstring(told.texts["junit"].split("\n", 1)[1])
+    for node in root.iter():
+        yield from (("junit", line) for line in (node.text or "").splitlines() if line.strip())
+        yield from (("junit", node.get(key)) for key in ("message",) if node.get(key))
+
+
+def _reasons(test: dict[str, Any]) -> Iterator[str]:
+    yield test["reason"]
+    yield from (pair["reason"] for pair in test["pairs"])
+    yield from (row["reason"] for row in [*test.get("groups", ()), *test.get("other_side", ())])
+    yield from (test.get(name) or "" for name in ("disagreement",))
+    yield from test.get("misleading", ())
+
+
+def _paragraphs(text: str) -> list[str]:
+    """Sentences of a terminal: indented by two, continued by four; tables have runs of blanks."""
+    found: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("    ") and found:
+            found[-1] += " " + line.strip()
+        else:
+            found.append(line.strip())
+    return [paragraph for paragraph in found if paragraph and not re.search(r"\S {2,}(?!\(p = )\S", paragraph)]
+
+
+def _page_texts(page: str) -> list[str]:
+    body = page[page.index("<main>") : page.index('<section id="provenance"')]
+    body = re.sub(r"<(svg|table)\b.*?</\1>", " ", body, flags=re.S)
+    parts = re.findall(r"<(p|li|dd|figcaption|h2)\b[^>]*>(.*?)</\1>", body, flags=re.S)
+    texts = (html.unescape(re.sub(r"<[^>]+>", " ", content)) for _, content in parts)
+    return [" ".join(text.split()) for text in texts if text.strip()]
+
+
+def _markdown_texts(text: str) -> list[str]:
+    plain = html.unescape(re.sub(r"\\(.)", r"\1", text))
+    return [line for line in plain.splitlines() if line.strip() and not line.startswith(("|", "<sub>"))]
+
+
+# One sentence
+
+
+def _of_sentence(text: str, document: dict[str, Any], pool: set[float]) -> Iterator[str]:
+    if NOT_SAID.search(text):
+        yield "says what is not known"
+    yield from (f"{number!r} is not in the JSON" for number in _unknown_numbers(text, document, pool))
+    for low, high in re.findall(r"\bfalls from (\S+) to (\S+?)[,;.]?(?:\s|$)", text):
+        if not float(high) < float(low):
+            yield "falls that does not"
+    for low, high in re.findall(r"[(\[]([-+]?\d[\d.,]*)(?: to |, )([-+]?\d[\d.,]*)[)\]]", text):
+        if float(low.replace(",", "")) > float(high.replace(",", "")):
+            yield "limits the wrong way round"
+    yield from _claims(text, document)
+
+
+def _unknown_numbers(text: str, document: dict[str, Any], pool: set[float]) -> list[str]:
+    plain = OF_THE_METHOD.sub(" ", DIAGNOSIS.sub(" ", text))
+    for name in sorted(_labels(document), key=len, reverse=True):
+        plain = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", " ", plain)
+    half_widths = _half_widths(document) if "±" in text else set()
+    return [token for token in NUMBER.findall(plain) if not _is_in(token, pool | half_widths)]
+
+
+def _labels(document: dict[str, Any]) -> set[str]:
+    """Names that hold digits, which are no numbers."""
+    found = {document["title"], document["evenscore"]}
+    for subject in document["subjects"]:
+        found |= {subject["score"], *subject["attribute"]}
+        labels = [row["group"] for row in subject["groups"]]
+        found |= {part for label in labels if isinstance(label, list) for part in map(str, label)}
+        found |= {label for label in labels if isinstance(label, str)}
+    return found
+
+
+def _is_in(token: str, pool: set[float]) -> bool:
+    """Whether a number of the JSON is written like this."""
+    digits = token.strip("±+-−% ").replace(",", "")
+    factor = 100 if token.endswith("%") else 1
+    if "e" in digits:
+        places = len(digits.split("e")[0].partition(".")[2])
+        return any(f"{value:.{places}e}" == digits for value in pool)
+    places = len(digits.partition(".")[2])
+    unit = 10.0**-places
+    return any(abs(value * factor - float(digits)) <= 0.5000001 * unit for value in pool) or (
+        factor == 1 and any(abs(value * 100 - float(digits)) <= 0.5000001 * unit for value in pool if abs(value) <= 1)
+    )
+
+
+COUNTS = ("rows", "users", "unlabelled")
+
+
+def _pool(document: dict[str, Any]) -> set[float]:
+    """The absolute values of all numbers, with sums over groups and the lengths of lists."""
+    found = {abs(value) for value in _walk(document)}
+    for subject in document["subjects"]:
+        groups, pairs = subject["groups"], subject["tests"]["parity"]["pairs"]
+        judged = [row for row in groups if not row["not_judged"]]
+        found |= {float(sum(row.get(name, 0) for row in rows)) for name in COUNTS for rows in (groups, judged)}
+        found |= {float(len(judged)), float(len(groups) - len(judged))}
+        found |= {float(len(groups)), float(len(pairs)), float(len(subject["tests"]["ordering"]["pairs"]))}
+        for test in subject["tests"].values():
+            shown = len([pair for pair in test["pairs"] if pair["verdict"] == "disparity"])
+            unjudged = len([pair for pair in test["pairs"] if pair["p_value"] is None])
+            found |= {float(shown), float(shown - 2), float(unjudged), float(len(test["pairs"]) - unjudged)}
+            found |= {float(len(test.get("regions", ())) - 3)}
+    return found | {float(len(document["subjects"]))}
+
+
+def _walk(value: Any) -> Iterator[float]:
+    if isinstance(value, dict):
+        yield from itertools.chain.from_iterable(_walk(item) for key, item in value.items() if key not in LISTS)
+    elif isinstance(value, list):
+        yield from itertools.chain.from_iterable(map(_walk, value))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield float(value)
+
+
+def _half_widths(document: dict[str, Any]) -> set[float]:
+    found = set()
+    for subject in document["subjects"]:
+        for point in subject["tests"]["parity"]["points"]:
+            found |= {abs(point["score"])}
+            if point["band_high"] is not None and point["band_low"] is not None:
+                found |= {(point["band_high"] - point["band_low"]) / 2}
+    return found
+
+
+# No sentence about a pair says more than its verdict
+
+
+def _claims(text: str, document: dict[str, Any]) -> Iterator[str]:
+    for subject in document["subjects"]:
+        if len(document["subjects"]) > 1 and f"by {' × '.join(subject['attribute'])}" not in text:
+            continue
+        names = {_label_text(row["group"]) for row in subject["groups"]}
+        for clause in re.split(r";|: |\. |, those of", re.sub(r"\([^)]*\)", "", text)):
+            named = {name for name in names if re.search(rf"(?<![\w.])(?<!× ){re.escape(name)}(?! ×)(?![\w]|[.,]\d)", clause)}
+            if len(named) == 2 and CLAIM.search(clause) and not HEDGE.search(clause):
+                test = _test_meant(text, subject)
+                if not _is_shown(test, named):
+                    yield f"{' and '.join(sorted(named))} are not shown to differ"
+
+
+def _label_text(label: Any) -> str:
+    return " × ".join(map(_label_text, label)) if isinstance(label, list) else str(label)
+
+
+def _test_meant(text: str, subject: dict[str, Any]) -> list[dict[str, Any]]:
+    tests = subject["tests"]
+    if re.search(r"at the threshold|^marginal:|held to a higher standard", text) and "marginal" in tests:
+        return [tests["marginal"]]
+    if re.search(r"order across|misorder|^ordering:|higher score|lower score", text):
+        return [tests["ordering"]]
+    repair = (subject.get("repair") or {}).get("verification") or {}
+    return [tests["parity"], *(repair[when] for when in ("before", "after") if when in repair)]
+
+
+def _is_shown(tests: list[dict[str, Any]], named: set[str]) -> bool:
+    return any(
+        {_label_text(pair["group_a"]), _label_text(pair["group_b"])} == named and pair["verdict"] == "disparity"
+        for test in tests
+        for pair in test["pairs"]
+    )
+
+
+# The JSON
+
+
+def _codes(told: Told) -> Iterator[str]:
+    document = told.document
+    gate, verdict = document["gate"], document["verdict"]
+    if not told.exit_code == gate["exit_code"] == CODES[gate["outcome"]]:
+        yield f"exit code {told.exit_code}, gate {gate}"
+    if (gate["exit_code"] == 1) != (verdict == "disparity"):
+        yield f"verdict {verdict} with exit code {gate['exit_code']}"
+    verdicts = [subject["verdict"] for subject in document["subjects"]]
+    if verdict != _combined(verdicts):
+        yield f"verdict {verdict} of {verdicts}"
+    if verdict == "parity" and document["tolerance"] is None:
+        yield "parity without a tolerance"
+    for name in ("terminal", "page", "markdown"):
+        said = set(re.findall(r"\b(disparity|parity|inconclusive)\b", told.texts[name][:100_000].lower()))
+        if verdict not in said:
+            yield f"{name} does not say {verdict}"
+
+
+def _combined(verdicts: list[str]) -> str:
+    if "disparity" in verdicts:
+        return "disparity"
+    return "parity" if set(verdicts) == {"parity"} else "inconclusive"
+
+
+def _numbers_of_json(case: Case, document: dict[str, Any]) -> Iterator[str]:
+    for path, row in _records(document["subjects"]):
+        yield from (f"{path}: {what}" for what in _outside(row, case.binary and "calibration_error" not in path))
+        yield from (f"{path}: {what}" for what in _limits(row))
+
+
+def _records(value: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    if isinstance(value, dict):
+        if "calibrator" not in path:
+            yield path, value
+        for key, item in value.items():
+            yield from _records(item, f"{path}.{key}")
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from _records(item, f"{path}[{place}]")
+
+
+RATES = ("p_value", "p_adjusted", "p_equal", "misordered_share", "at_least", "share_a", "share_b", "rate_before", "rate_after")
+OF_BINARY = ("mean_outcome", "outcome_before", "outcome_after", "average", "average_ci_low", "average_ci_high")
+
+
+def _outside(row: dict[str, Any], binary: bool) -> Iterator[str]:
+    """Probabilities that are none, and gaps of probabilities beyond 1."""
+    curve = ("estimate", "ci_low", "ci_high", "band_low", "band_high") if "effective_users" in row else ()
+    for name in (*RATES, *((*OF_BINARY, *curve) if binary else ())):
+        value = row.get(name)
+        if isinstance(value, int | float) and not -SLACK <= value <= 1 + SLACK:
+            yield f"{name} = {value} is no probability"
+    changes = ("estimate", "ci_low", "ci_high") if {"rate_before", "estimate"} <= set(row) else ()
+    for name in (*changes, *(("max_gap", "gap", "shown_gap", "worst") if binary else ())):
+        value = row.get(name)
+        if isinstance(value, int | float) and abs(value) > 1 + SLACK:
+            yield f"{name} = {value} is no difference of probabilities"
+
+
+LIMITS = (
+    *(("estimate", f"{kind}_low", f"{kind}_high") for kind in ("ci", "band")),
+    *((name, "ci_low", "ci_high") for name in ("gap", "threshold", "mse_change", "rejection_rate", "difference")),
+    ("gap", "low", "high"),
+    ("gap", "band_low", "band_high"),
+    ("shown_gap", "shown_gap_low", "shown_gap_high"),
+    ("average", "average_ci_low", "average_ci_high"),
+    ("rate_after", "after_low", "after_high"),
+    ("ratio_after", "ratio_low", "ratio_high"),
+)
+
+
+def _limits(row: dict[str, Any]) -> Iterator[str]:
+    for names in LIMITS:
+        values = [row.get(name) for name in names]
+        if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+            continue
+        if names[0] == "threshold" and "estimate" in row:
+            continue  # its limits are those of the estimate
+        middle, low, high = values
+        slack = SLACK * max(1.0, *map(abs, values))
+        if not low - slack <= middle <= high + slack:
+            yield f"{names[0]} = {middle} outside of {low} to {high}"
+        if (
+            low == high
+            and names[1] in ("ci_low", "band_low")
+            and row.get("se", 1.0) > 1e-6 * abs(high) + 1e-6
+            and "per_row" not in row
+        ):
+            yield f"{names[0]} = {middle} as if it were known exactly"
+
+
+def _headline(document: dict[str, Any]) -> Iterator[str]:
+    for subject in document["subjects"]:
+        test = subject["tests"]["parity"]
+        shown = [pair for pair in test["pairs"] if pair["verdict"] == "disparity"]
+        largest = max((abs(pair["max_gap"]) for pair in shown or test["pairs"] if pair["max_gap"] is not None), default=None)
+        for holder, name in ((subject, "subject"), (test, "parity test")):
+            gap = holder["max_gap"]
+            if (gap is None) != (largest is None) or (gap is not None and not math.isclose(abs(gap), largest)):
+                yield f"max_gap of the {name} is {gap}; the largest {'that is shown' if shown else 'of all'} is {largest}"
+        for region in test["regions"]:
+            if not _is_shown([test], {_label_text(region["group_a"]), _label_text(region["group_b"])}):
+                yield f"a region of a pair that is not shown: {region}"
+        if test.get("shown_gap") is not None and test["shown_gap"] not in test["regions"]:
+            yield f"shown_gap {test['shown_gap']} is in no shown region"
+        yield from _withheld(subject)
+        yield from _small_groups(subject)
+
+
+def _withheld(subject: dict[str, Any]) -> Iterator[str]:
+    """What is null has its reason."""
+    asked = ["calibration_error"] + (["thresholds", "impact"] if subject["threshold"] is not None else [])
+    asked += ["repair"] if subject["verdict"] == "disparity" else []
+    asked += ["max_gap", "minimum_detectable_gap"]
+    given = {name.split(".")[-1] for name in subject["unavailable"]}
+    for name in asked:
+        if subject[name] is None and not {name, name.removesuffix("_error")} & given:
+            yield f"{name} is null without a reason under unavailable {sorted(given)}"
+
+
+def _small_groups(subject: dict[str, Any], least: int = 10) -> Iterator[str]:
+    """A group below the minimum has no curve, and no limits."""
+    small = {_label_text(row["group"]) for row in subject["groups"] if row["users"] < least}
+    for row in subject["curves"]["rows"]:
+        if _label_text(row["group"]) in small:
+            yield f"{_label_text(row['group'])} has too few users for a curve"
+            return
