@@ -34,6 +34,9 @@ from evenscore.types import Floats, Ints, Mask
 
 LEVELS = np.linspace(0.05, 0.95, 24)
 HALF_EVENT = 0.5  # what is added where residuals are taken from a rate of 0: a side without events could have had some
+# Standard errors from which on a fall within a group explains a misordering. With every estimated fall 4 % of groups of 500 that
+# are flat and .1 apart were found, at 2 there are 42 %, and fair curves that fall gave 0 to 5 % of alarms; at 2.5 up to 20 %.
+LIKELY = 2.0
 AT_ONCE = 8  # pairs of points whose draws fit into a processor's cache
 
 
@@ -183,8 +186,13 @@ def point_pairs(a: OwnCurve, b: OwnCurve) -> PointPairs:
         # Everybody of either group between the two scores: a decline there would explain the difference.
         last = np.searchsorted(side.points, other.points[j], side="right") - 1
         earliest = np.searchsorted(other.points, side.points[i])
-        least, most = -_largest_between(-side.level)[i, last], _largest_between(other.level)[earliest, j]
         var_low, var_high = own[first : first + len(side.points)], own[second : second + len(other.points)]
+        falls_after, falls_before = (
+            _likely_falls(curve.level, covariance[at : at + len(curve.points), at : at + len(curve.points)])
+            for curve, at in ((side, first), (other, second))
+        )
+        least = side.level[i] - np.maximum.accumulate(falls_after, axis=1)[i, last]
+        most = other.level[j] + np.maximum.accumulate(falls_before[::-1], axis=0)[::-1][earliest, j]
         across[mine] = least - most
         variance[mine] = _largest_between(var_low)[i, last] + _largest_between(var_high)[earliest, j]
     return replace(pairs, across=across, across_se=np.sqrt(np.maximum(variance, 0)))
@@ -195,6 +203,13 @@ def own_pairs(curve: OwnCurve) -> PointPairs:
     low, high = np.nonzero(curve.points[:, None] < curve.points[None, :])
     covariance = curve.matrix @ curve.cells(curve.share) @ curve.matrix.T
     return _differences(low, high, curve.level, curve.mass, covariance, curve.scatter)
+
+
+def _likely_falls(level: Floats, covariance: Floats) -> Floats:
+    """By how much each point is above a later one, (n, n), where that is more than LIKELY standard errors; otherwise 0."""
+    fall, own = level[:, None] - level[None, :], np.diag(covariance)
+    se = np.sqrt(np.maximum(own[:, None] + own[None, :] - 2 * covariance, 0))
+    return np.where((fall > LIKELY * se) & (np.arange(len(level))[:, None] < np.arange(len(level))), fall, 0.0)
 
 
 def _largest_between(values: Floats) -> Floats:
