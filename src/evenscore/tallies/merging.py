@@ -11,6 +11,8 @@ import numpy as np
 from evenscore.data.groups import MAX_GROUPS, label_key
 from evenscore.data.observations import Columns
 from evenscore.errors import MergeError, listing
+from evenscore.tallies.blocks import EVERYONE
+from evenscore.tallies.everyone import complete
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.reshaping import drop_blocks, recentre, remap
@@ -60,6 +62,8 @@ def add(a: Tally, b: Tally) -> Tally:
 
 def _same_blocks(a: Tally, b: Tally) -> tuple[Tally, Tally]:
     """Both without the blocks that only one of them has."""
+    if set(EVERYONE) & {*a.block_names, *b.block_names}:
+        a, b = complete(a), complete(b)
     known = {**a.left_out, **b.left_out}
     for name in sorted(set(a.block_names) ^ set(b.block_names)):
         reason = known.get(name, "only one of the tallies that were added has it")
