@@ -67,7 +67,7 @@ def rate(rows, weight, event):
 
 
 def check_equal(data, options, threshold, positive, weighting):
-    at = {g: threshold for g in range(3)} if not isinstance(threshold, dict) else threshold
+    at = dict.fromkeys(range(3), threshold) if not isinstance(threshold, dict) else threshold
     result = es.decision_metrics(
         data, threshold=threshold, positive=positive, weighting=weighting, **NAMES, **options, cuts=sorted(set(at.values()))
     )
@@ -87,7 +87,9 @@ def check_equal(data, options, threshold, positive, weighting):
     return result
 
 
-@pytest.mark.parametrize("options", list(itertools.product([False, True], repeat=4)), ids=lambda flags: "".join("01"[f] for f in flags))
+@pytest.mark.parametrize(
+    "options", list(itertools.product([False, True], repeat=4)), ids=lambda flags: "".join("01"[f] for f in flags)
+)
 def test_equals_numpy_on_rows(options):
     weights, counts, unlabelled, spanning = options
     data, more = make(weights=weights, counts=counts, unlabelled=unlabelled, spanning=spanning)
@@ -170,7 +172,7 @@ def test_same_users_in_both_groups_do_not_differ():
     result = es.decision_metrics(twice, threshold=0.4, **NAMES)
     for row in result.comparisons:
         assert row["difference"] == 0 and row["verdict"] == "inconclusive"
-        assert abs(row["difference_high"]) < 1e-6 and abs(row["ratio_high"] - 1) < 1e-3
+        assert abs(row["difference_high"]) < 1e-4 and abs(row["ratio_high"] - 1) < 1e-3
 
 
 def test_opposite_metrics_are_one_hypothesis():
@@ -204,7 +206,7 @@ def test_reference_tolerance_and_small_groups():
     assert all(row["verdict"] == "parity" for row in result.comparisons)
     assert [row["reference"] for row in result.impact_ratios] == [2, 2, 2]
     data["g"][:100], data["g"][100:] = 2, data["g"][100:] % 2
-    small = es.decision_metrics(data, threshold=0.4, min_share=0.02, **NAMES)
+    small = es.decision_metrics(data, threshold=0.4, min_share=0.02, weighting="row", **NAMES)
     assert small.left_out == {2: "less than 0.02 of the sample"} and np.isnan(small.impact_ratios[2]["ratio"])
     assert all(2 not in (row["group_a"], row["group_b"]) for row in small.comparisons)
     assert np.isfinite(small.of(2, "tpr")["ci_low"])

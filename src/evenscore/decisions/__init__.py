@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -29,7 +29,7 @@ from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, require_alpha, require_gap, require_number, require_option
 from evenscore.estimation.inference import seeded
 from evenscore.estimation.spreads import RateLaw
-from evenscore.marginal.cut import POSITIVE
+from evenscore.marginal.cut import POSITIVE, require_score
 from evenscore.tables import number_text
 from evenscore.tallies.everyone import has_unlabelled
 from evenscore.tallies.moments import WEIGHTINGS
@@ -102,6 +102,9 @@ def decision_metrics(
     (0.5, 0.31)
     """
     median = isinstance(threshold, str) and threshold == MEDIAN
+    if not median:
+        for value in threshold.values() if isinstance(threshold, Mapping) else (threshold,):
+            require_score(value)
     tally = as_tally(tally, columns, call="decision_metrics", threshold=None if median else threshold)
     require_alpha(alpha)
     require_gap("tolerance", tolerance)
@@ -118,6 +121,7 @@ def decision_metrics(
         metrics=rates.metrics,
         chosen=_pairs(kept, base),
         levels=rates.levels,
+        present=np.concatenate([group.about > 0 for group in rates.table.groups]),
         usable=rates.usable,
         alpha=alpha,
         tolerance=tolerance,
@@ -142,9 +146,7 @@ def decision_metrics(
         unavailable=rates.unavailable,
         left_out=left_out,
         errors={
-            view.label: off
-            for view, choice in zip(rates.views, rates.selections, strict=True)
-            if (off := choice.error(view)) > 0
+            view.label: off for view, choice in zip(rates.views, rates.selections, strict=True) if (off := choice.error(view)) > 0
         },
         notes=_notes(tally, median),
         frame_kind=tally.frame_kind,
@@ -171,7 +173,9 @@ class Rates:
         views = [view for view in GroupView.each(tally, weighting) if view.sums.A.sum() > 0]
         if len(views) < len(tally.groups) or not views:
             empty = [view.name for view in GroupView.each(tally, weighting) if not view.sums.A.sum() > 0]
-            raise DataError(f"there are no rows with a weight{f' in {empty[0]}' if empty else ''}, so there is nothing to decide about")
+            raise DataError(
+                f"there are no rows with a weight{f' in {empty[0]}' if empty else ''}, so there is nothing to decide about"
+            )
         median = isinstance(threshold, str) and threshold == MEDIAN
         if median:
             selections = at_median(views, positive)
@@ -214,6 +218,7 @@ class Rates:
 
     def _rows(self, label: Any, rates: GroupRates, law: RateLaw, users: dict[str, int], z: float) -> list[dict[str, Any]]:
         low, high = law.limits(rates.around.fit, z)
+        low, high = np.where(rates.around.fit == 0, 0.0, low), np.where(rates.around.fit == 1, 1.0, high)  # up to rounding
         usable = rates.known & (rates.about > 0)
         columns: dict[str, Floats] = {
             "estimate": rates.estimate,

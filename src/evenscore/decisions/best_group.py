@@ -62,5 +62,3 @@ def equal_groups_below(levels: Levels, places: Ints, reference: int | None, seed
     drawn = np.clip(common + skew(normal, law.skewness) * law.se, 0, 1)
     top = drawn.max(axis=1) if reference is None else drawn[:, reference]
     return float((drawn.min(axis=1) < FOUR_FIFTHS * top).mean())
-
-

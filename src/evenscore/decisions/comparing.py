@@ -19,15 +19,24 @@ from evenscore.parity.joint import FEWEST_DRAWS, MOST_DRAWN
 from evenscore.tables import label_text, p_text
 from evenscore.types import Floats, Ints, Mask
 
+NUMBERS = (
+    *("difference", "difference_low", "difference_high", "ratio", "ratio_low", "ratio_high", "p_value", "p_adjusted", "p_equal"),
+    *("detectable_difference", "band_low", "band_high", "ratio_band_low", "ratio_band_high"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Comparing:
-    """What is compared and how: groups by their positions, two by two, and every metric. usable: (n,), levels with limits."""
+    """What is compared and how: groups by their positions, two by two, and every metric.
+
+    present, usable: (n,), the levels that there are, and those that have limits.
+    """
 
     labels: Sequence[Any]
     metrics: Sequence[str]
     chosen: Sequence[tuple[int, int]]
     levels: Levels
+    present: Mask
     usable: Mask
     alpha: float
     tolerance: float | None
@@ -77,13 +86,17 @@ def compare(asked: Comparing) -> tuple[list[dict[str, Any]], str]:
     known = asked.usable[left] & asked.usable[right]
     own = known & asked.distinct()
     critical, largest = critical_value(asked.levels, left[own], right[own], asked.alpha, asked.seed)
-    found = asked.levels.differences(left, right)
-    columns = _numbers(found, asked, critical)
-    columns["p_adjusted"], how = _adjusted(columns["p_value"], own, largest)
-    columns = {name: np.where(known, values, np.nan) for name, values in columns.items()}
-    both = asked.usable[left] & asked.usable[right]
-    estimates = {"difference": found.size, "ratio": _ratio(found)}
-    columns |= {name: np.where(both, values, np.nan) for name, values in estimates.items()}
+    columns = {name: np.full(len(left), np.nan) for name in NUMBERS}
+    here = asked.present[left] & asked.present[right]  # also what has no limits
+    estimates = asked.levels.differences(left[here], right[here])
+    columns["difference"][here], columns["ratio"][here] = estimates.size, _ratio(estimates)
+    if known.any():
+        found = asked.levels.differences(left[known], right[known])
+        for name, values in _numbers(found, asked, critical).items():
+            columns[name][known] = values
+        columns["p_adjusted"][known], how = _adjusted(columns["p_value"][known], own[known], largest)
+    else:
+        how = "nothing, there is nothing to compare"
     _copy_opposites(columns, asked)
     rows = []
     for number, row in enumerate(zip(*(values.tolist() for values in columns.values()), strict=True)):
@@ -103,9 +116,10 @@ def _ratio(found: Differences[Levels]) -> Floats:
 def _numbers(found: Differences[Levels], asked: Comparing, critical: float) -> dict[str, Floats]:
     from scipy import special
 
-    z, tolerance, p_equal = normal_quantile(asked.alpha), asked.tolerance, found.p_equal
+    z, tolerance = normal_quantile(asked.alpha), asked.tolerance
     # Rates of 0 or 1 in both groups vary in nothing, and nothing is against their being equal.
-    p_equal = np.where(np.isnan(p_equal), 1.0, p_equal)
+    with np.errstate(invalid="ignore"):
+        p_equal = np.where(np.isnan(found.p_equal), 1.0, found.p_equal)
     p_value = p_equal
     if tolerance is not None:
         excess = found.shown.excess(tolerance)

@@ -124,8 +124,8 @@ def design(shares: Sequence[tuple[str, Floats]]) -> Design:
 class GroupRates:
     """n metrics of one group, or of several together, (n,) each.
 
-    about, events: the weight of the rows a metric is about, and of those that count. around: the same as cells with their pair sums,
-    whose ``w`` is about and ``y`` events. known: where there are pair sums, without which no limits can be given.
+    about, events: the weight of the rows a metric is about, and of those that count. around: the same as cells with their pair
+    sums, whose ``w`` is about and ``y`` events. known: where there are pair sums, without which no limits can be given.
     """
 
     about: Floats
@@ -176,7 +176,7 @@ def rate_table(views: Sequence[GroupView], designs: Sequence[Design]) -> RateTab
         pairs = views[a].shared_pairs(views[b])
         every = _all_pairs(tally, views[a], views[b])
         if pairs is not None or every is not None:
-            shared[a, b] = _metric_pairs(pairs, every, designs[a], designs[b])
+            shared[a, b] = _metric_pairs(pairs, every, designs[a], designs[b], unlabelled=has_unlabelled(tally))
     return RateTable(groups, shared, _joined(groups, shared))
 
 
@@ -211,9 +211,7 @@ def _counted(counted: Design, weight: Floats, outcome: Floats) -> tuple[Floats, 
     return about, np.clip(counted.events_w @ weight + counted.events_y @ outcome, 0, about)
 
 
-def _metric_pairs(
-    pairs: PairMatrices | None, every: Floats | None, a: Design, b: Design, *, unlabelled: bool = True
-) -> PairMatrices:
+def _metric_pairs(pairs: PairMatrices | None, every: Floats | None, a: Design, b: Design, *, unlabelled: bool) -> PairMatrices:
     """The pair sums of metrics: what a user put into the one times what the same user put into the other, (n, n) each.
 
     every: pair sums of all rows, for metrics of everybody where rows have no outcome. How these go with metrics of labelled rows is
@@ -233,9 +231,7 @@ def _metric_pairs(
         return found
 
     about_a, events_a, about_b, events_b = (
-        (one, two)
-        for side in (a, b)
-        for one, two in ((side.about_w, side.about_y), (side.events_w, side.events_y))
+        (one, two) for side in (a, b) for one, two in ((side.about_w, side.about_y), (side.events_w, side.events_y))
     )
     return PairMatrices(
         ww=between(about_a, about_b), wy=between(about_a, events_b), yw=between(events_a, about_b), yy=between(events_a, events_b)

@@ -177,9 +177,7 @@ def _group(scalars: Floats, folded: Floats, others: Floats, powers: Floats, pair
     return group_tally((n_users, n_rows, n_unlabelled), others.T[6].copy(), folds, vectors, pairs, higher)
 
 
-def _pair_sums(
-    lines: Lines, kind: int, n_groups: int, n_cells: int, moments: Moments
-) -> Iterator[tuple[int, PairSums]]:
+def _pair_sums(lines: Lines, kind: int, n_groups: int, n_cells: int, moments: Moments) -> Iterator[tuple[int, PairSums]]:
     rows = np.flatnonzero(lines.kind == kind)
     number, index = np.divmod(lines.place[rows], n_cells**2)
     for pair in np.unique(number).tolist():

@@ -29,6 +29,7 @@ from evenscore.marginal.boundary import Edge
 from evenscore.tallies.pairs import PairMatrices
 from evenscore.types import Floats, Ints, Mask
 
+
 class GroupLevels(Protocol):
     """What differences are made of, (n,) each: estimates, how they are distributed, and what they may be.
 
@@ -36,13 +37,20 @@ class GroupLevels(Protocol):
     """
 
     @property
-    def level(self) -> Floats: ...
+    def level(self) -> Floats:
+        """The estimates."""
+
     @property
-    def side(self) -> SideLaw: ...
+    def side(self) -> SideLaw:
+        """How they are distributed."""
+
     @property
-    def scatter(self) -> Scatter | None: ...
+    def scatter(self) -> Scatter | None:
+        """Of outcomes that are not 0/1."""
+
     @property
-    def bounds(self) -> tuple[Floats, Floats]: ...
+    def bounds(self) -> tuple[Floats, Floats]:
+        """What they may be."""
 
 
 Shared = Mapping[tuple[int, int], PairMatrices]
@@ -183,8 +191,8 @@ class Differences(Generic[AnyLevels]):
 
         return np.where(self.null.variance > 0, 2 * special.ndtr(-np.abs(self.null.z(self.size))), np.nan)
 
-    def detectable(self, alpha: float) -> Floats:
-        """The gap that is found with probability ``POWER`` whichever group is higher, by bisection.
+    def detectable(self, alpha: float, chance: float = POWER) -> Floats:
+        """The gap that is found with probability ``chance`` whichever group is higher, by bisection.
 
         A direction in which a rate would have to be below 0 or above 1 is not asked for, unless both are such.
         """
@@ -196,7 +204,7 @@ class Differences(Generic[AnyLevels]):
             (up, can_rise), (down, can_fall) = self._power(middle, alpha), self._power(-middle, alpha)
             neither = ~(can_rise | can_fall)
             power = np.minimum(np.where(can_rise | neither, up, 1.0), np.where(can_fall | neither, down, 1.0))
-            low, high = np.where(power >= POWER, low, middle), np.where(power >= POWER, middle, high)
+            low, high = np.where(power >= chance, low, middle), np.where(power >= chance, middle, high)
         return np.where(self.null.variance > 0, high, np.nan)
 
     def _power(self, gap: Floats, alpha: float) -> tuple[Floats, Mask]:

@@ -49,7 +49,9 @@ class Pairing:
     seed: int
 
 
-def differences(edges: Sequence[Edge | None], pairs: Sequence[tuple[int, int]], shared: Shared) -> tuple[Differences[Levels] | None, Mask]:
+def differences(
+    edges: Sequence[Edge | None], pairs: Sequence[tuple[int, int]], shared: Shared
+) -> tuple[Differences[Levels] | None, Mask]:
     """The gaps of those pairs of which both groups have a level, and which these are, (n_pairs,)."""
     known = [number for number, edge in enumerate(edges) if edge is not None]
     place = {number: position for position, number in enumerate(known)}

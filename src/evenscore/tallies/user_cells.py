@@ -123,8 +123,10 @@ def _all_labelled(rows: UserCells) -> UserCells:
     mean = np.divide(rows["u"], unlabelled, out=np.zeros_like(rows["u"]), where=unlabelled > 0)
     zeros = np.zeros_like(rows["w"])
     squares = rows["q0"] + unlabelled * mean**2
-    labelled_cubes = rows["c0"] if has_higher(rows) else np.divide(rows["q0"] ** 2, rows["w"], out=zeros.copy(), where=rows["w"] > 0)
-    flat = {name: zeros for name in (*SUMS, *HIGHER_MOMENTS.names)}
+    labelled_cubes = (
+        rows["c0"] if has_higher(rows) else np.divide(rows["q0"] ** 2, rows["w"], out=zeros.copy(), where=rows["w"] > 0)
+    )
+    flat = dict.fromkeys((*SUMS, *HIGHER_MOMENTS.names), zeros)
     known = {"n": rows["a"], "a": rows["a"], "w": rows["w"] + rows["u"], "q0": squares}
     return {name: rows[name] for name in PLACE} | flat | known | {"c0": labelled_cubes + unlabelled * mean**3}
 
