@@ -15,6 +15,7 @@ from evenscore.auditing.provenance import Source, file_sources, record
 from evenscore.auditing.repair import Repair, find_repair
 from evenscore.data.spec import TallySpec
 from evenscore.data.splits import Split
+from evenscore.decisions import decision_metrics
 from evenscore.engines import tally_by_spec
 from evenscore.engines.data_or_tally import UNSAID, given_tally, is_saved_tally, require_columns
 from evenscore.engines.row_reading import require_rows
@@ -345,6 +346,7 @@ def _explained(tally: Tally, options: _Options) -> dict[str, Any]:
         at: dict[str, Any] = {"threshold": options.threshold, "positive": options.positive}
         steps["thresholds"] = lambda: fair_thresholds(tally, **at, **shared)
         steps["impact"] = lambda: classification_impact(tally, **at, **shared)
+        steps["decisions"] = lambda: decision_metrics(tally, reference=_reference(tally, options.reference), **at, **shared)
     found: dict[str, Any] = {"unavailable": {}}
     for name, step in steps.items():
         try:

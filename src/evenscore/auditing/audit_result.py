@@ -13,6 +13,7 @@ from evenscore.auditing.gate import Gate, GateResult, judge
 from evenscore.auditing.provenance import Provenance
 from evenscore.auditing.repair import Repair
 from evenscore.calibration import fingerprint
+from evenscore.decisions.decision_result import DecisionMetrics
 from evenscore.errors import EvenscoreError, OptionError, shortened
 from evenscore.estimation.fitted_curves import Curves
 from evenscore.estimation.verdict import combine, join_reasons, largest
@@ -43,8 +44,8 @@ class GateError(EvenscoreError, AssertionError):
 class Subject:
     """One score and one attribute (or intersection of attributes), with all that was found about it.
 
-    decides: the names of the tests that make the verdict. alpha: the level of each of them. marginal, thresholds, impact: only with
-    a threshold; repair: only after a disparity; placebo: only when asked for. unavailable: steps that could not be done, with the
+    decides: the names of the tests that make the verdict. alpha: the level of each of them. marginal, thresholds, impact, decisions: only
+    with a threshold; repair: only after a disparity; placebo: only when asked for. unavailable: steps that could not be done, with the
     reason.
     """
 
@@ -60,6 +61,7 @@ class Subject:
     calibration: CalibrationError | None = None
     thresholds: Thresholds | None = None
     impact: Impact | None = None
+    decisions: DecisionMetrics | None = None
     repair: Repair | None = None
     placebo: Placebo | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
@@ -125,7 +127,9 @@ class Subject:
             "curves": self.curves.to_dict(),
         }
         document |= values_of(self, ("threshold", "positive"))
-        steps = {"calibration_error": self.calibration} | values_of(self, ("thresholds", "impact", "repair", "placebo"))
+        steps = {"calibration_error": self.calibration} | values_of(
+            self, ("thresholds", "impact", "decisions", "repair", "placebo")
+        )
         document |= {name: None if step is None else step.to_dict() for name, step in steps.items()}
         return json_ready(document | {"unavailable": dict(self.unavailable), "notes": self.notes})
 

@@ -12,11 +12,11 @@ from evenscore.data.columns import number_array
 from evenscore.decisions.areas import area_rows
 from evenscore.decisions.comparing import normal_quantile
 from evenscore.decisions.rate_laws import levels_of
-from evenscore.decisions.rates import METRICS, SELECTION, Selection, design, rate_table
+from evenscore.decisions.rates import METRICS, SELECTION, Selection, design, rate_table, require_threshold
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, OptionError, require_alpha, require_option
 from evenscore.estimation.inference import seeded, simultaneous_quantile
-from evenscore.marginal.cut import POSITIVE, require_inside
+from evenscore.marginal.cut import POSITIVE
 from evenscore.tables import Table, json_ready, number_text
 from evenscore.tallies.moments import WEIGHTINGS
 from evenscore.tallies.tally_state import Tally
@@ -134,7 +134,7 @@ def decision_curves(
         raise DataError("every group needs rows with a weight")
     cuts = _edges(tally, views) if given is None else given
     for cut in cuts.tolist():
-        require_inside(tally, cut, positive)
+        require_threshold(tally, cut, positive)
     areas, apart = area_rows(views, positive, alpha, seed) if tally.binary else ([], [])
     return DecisionCurves(
         table=tuple(_rows(views, cuts, names, positive, alpha, seed)),

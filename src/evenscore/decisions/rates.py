@@ -79,8 +79,14 @@ def read_thresholds(tally: Tally, threshold: Any, positive: str) -> list[float]:
     require_option("positive", positive, POSITIVE)
     values = [require_score(value) for value in thresholds_of(tally, threshold)]
     for value in dict.fromkeys(values):
-        require_inside(tally, value, positive)
+        require_threshold(tally, value, positive)
     return values
+
+
+def require_threshold(tally: Tally, value: float, positive: str) -> None:
+    """A score that somebody has, or may have: of [0, 1] any may select nobody in a sample."""
+    if not tally.lattice.low <= value <= tally.lattice.high:
+        require_inside(tally, value, positive)
 
 
 # Events and the rows they are among, as coefficients of weight and outcome

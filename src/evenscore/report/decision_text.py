@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evenscore.decisions.decision_result import DecisionMetrics
-from evenscore.report.text import wrap
+from evenscore.report.wrapping import wrap
 from evenscore.tables import printable, text_table
 
 COMPARED = ("group_a", "group_b", "metric", "difference", "difference_low", "difference_high", "ratio", "p_adjusted", "verdict")
@@ -37,3 +37,11 @@ def without_blanks(rows: Sequence[dict[str, Any]], names: Sequence[str] = ()) ->
     """Some columns of the rows, without reasons where nothing has any."""
     kept = [name for name in (names or (rows[0] if rows else ())) if name != "reason" or any(row["reason"] for row in rows)]
     return [{name: row[name] for name in kept} for row in rows]
+
+
+def impact_block(result: DecisionMetrics | None) -> str:
+    """Selection rates and impact ratios, for an audit's text; nothing without a threshold."""
+    if result is None:
+        return ""
+    lines = [f"  {printable(result._title(), 200)}: selection rates and impact ratios", ""]
+    return "\n".join([*lines, text_table(without_blanks(list(result.impact_ratios), RATIOS)), *map(wrap, result._notes())])

@@ -254,6 +254,7 @@ def _subject_limits(subject: Subject) -> list[str]:
         "calibration": "calibration error",
         "thresholds": "other thresholds",
         "impact": "impact on decisions",
+        "decisions": "rates of decisions",
         "repair": "repair",
     }
     texts = [f"{names[step]} is not given: {reason}" for step, reason in subject.unavailable.items()]
