@@ -3,7 +3,9 @@
 python benchmarks/decision_limits.py [--runs 400] [--resume FOLDER] [--cells REGEX] [--fairlearn]
 
 A user's rows are selected with a probability that is the user's own (beta-binomial, correlation .3); half of the rows are
-positives, at random, so that selection rate, tpr and fpr have one truth. Both groups have the same rate: the difference is 0 and the ratio 1.
+positives, at random, so that selection rate, tpr and fpr have one truth. Both groups have the same rate: the difference is 0 and
+the ratio 1.
+
 The bootstrap of rows is Fairlearn's (resample all rows, percentiles by group); for 0/1 decisions it depends on counts alone and
 is drawn from their multinomial distribution, the same distribution at a small part of the cost. --fairlearn times Fairlearn itself,
 once a cell. With --resume FOLDER finished cells are kept there, a file each; empty it when the limits have changed.

@@ -172,7 +172,7 @@ def test_same_users_in_both_groups_do_not_differ():
     result = es.decision_metrics(twice, threshold=0.4, **NAMES)
     for row in result.comparisons:
         assert row["difference"] == 0 and row["verdict"] == "inconclusive"
-        assert abs(row["difference_high"]) < 1e-4 and abs(row["ratio_high"] - 1) < 1e-3
+        assert abs(row["difference_high"]) < 5e-3 and abs(row["ratio_high"] - 1) < 5e-2
 
 
 def test_opposite_metrics_are_one_hypothesis():

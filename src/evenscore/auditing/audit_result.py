@@ -44,9 +44,9 @@ class GateError(EvenscoreError, AssertionError):
 class Subject:
     """One score and one attribute (or intersection of attributes), with all that was found about it.
 
-    decides: the names of the tests that make the verdict. alpha: the level of each of them. marginal, thresholds, impact, decisions: only
-    with a threshold; repair: only after a disparity; placebo: only when asked for. unavailable: steps that could not be done, with the
-    reason.
+    decides: the names of the tests that make the verdict. alpha: the level of each of them. marginal, thresholds, impact and
+    decisions: only with a threshold; repair: only after a disparity; placebo: only when asked for. unavailable: what could not
+    be done, with the reason.
     """
 
     score: str

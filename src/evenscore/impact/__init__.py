@@ -17,6 +17,7 @@ from evenscore.calibration import calibrate
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.maps import GroupMap
 from evenscore.data.columns import number_array
+from evenscore.decisions.rates import share_above
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, OptionError, require_alpha, require_flag, require_option, shortened
 from evenscore.estimation.inference import draw_normal, seeded
@@ -235,8 +236,7 @@ def _rates(scores: Scores, group_map: GroupMap, values: Floats, shares: Floats, 
     rates = np.empty((4, len(values), len(cuts)))
     mass = shares[:, scores.cell] * scores.share
     for number, cut in enumerate(cuts):
-        now = (scores.low >= cut).astype(np.float64)  # no piece reaches across a threshold
-        then = _share_above(low, high, cut)
+        now, then = share_above(scores.low, scores.high, cut), share_above(low, high, cut)
         for rate, share in zip(rates, (now, then, then * (1 - now), (1 - then) * now), strict=True):
             rate[:, number] = np.einsum("dp,dp->d", mass, np.broadcast_to(share, mass.shape))
     before, after, gained, lost = rates
@@ -251,13 +251,6 @@ def _at_ends(group_map: GroupMap, scores: Scores, values: Floats) -> tuple[Float
         level = values @ group_map.design(scores.low).T
         return level, level
     return values @ group_map.design(scores.low).T, values @ group_map.design(scores.high).T
-
-
-def _share_above(low: Floats, high: Floats, cut: float) -> Floats:
-    """The share of each piece where a straight line from low to high is at or above the cut."""
-    top, span = np.maximum(low, high), np.abs(high - low)
-    flat = span <= 1e-300
-    return np.where(flat, top >= cut, np.clip((top - cut) / np.where(flat, 1.0, span), 0, 1))
 
 
 # Rows

@@ -81,7 +81,9 @@ def _ll144_table(columns: tuple[str, ...], tally: Tally, result: DecisionMetrics
             {
                 "Category": label_text(group),
                 "Applicants": applicants,
-                "Selected": round(row["selection_rate"] * applicants),
+                "Above the median" if rate == "Scoring rate" and result.positive == "above" else "Selected": round(
+                    row["selection_rate"] * applicants
+                ),
                 rate: row["selection_rate"],
                 "Impact ratio": row["ratio"],
                 "95 % limits" if result.alpha == 0.05 else "Limits": limits,
