@@ -91,7 +91,7 @@ def _percentiles(counts):
             "ratio": selection[:, 0] / selection[:, 1],
         }
     return {
-        name: tuple(np.nanquantile(drawn, QUANTILES)) if np.isfinite(drawn).any() else (np.nan,) * 2
+        name: tuple(np.nanquantile(drawn, QUANTILES, method="nearest")) if np.isfinite(drawn).any() else (np.nan,) * 2
         for name, drawn in values.items()
     }
 

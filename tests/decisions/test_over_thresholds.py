@@ -99,6 +99,7 @@ def equal_groups(rng, n_groups=5, users=200, rate=0.3):
     return {"s": (rng.random(n) < rate).astype(float), "y": rng.integers(0, 2, n), "g": np.arange(n) % n_groups}
 
 
+@pytest.mark.slow
 def test_who_is_best_is_uncertain():
     """Five equal groups of 200: ratios to the group that happens to be best exclude 1 in 30 % of data sets, these do not."""
     rng = np.random.default_rng(0)
@@ -125,6 +126,16 @@ def test_median_of_rows():
         assert found.by_group[g]["selection_rate"] == pytest.approx((data["s"][data["g"] == g] > median).mean(), rel=1e-12)
 
 
+def test_equal_groups_often_fall_below_four_fifths():
+    """Five equal groups of 200 at rate .3: 59 %, by counting draws of binomials."""
+    data = {"s": np.tile(np.repeat([1.0, 0.0], [60, 140]), 5), "y": np.tile([0, 1], 500), "g": np.repeat(np.arange(5), 200)}
+    found = es.decision_metrics(data, threshold=1.0, score="s", outcome="y", group="g", user=None)
+    drawn = np.random.default_rng(0).binomial(200, 0.3, (20_000, 5))
+    assert found.equal_below == pytest.approx((drawn.min(axis=1) < 0.8 * drawn.max(axis=1)).mean(), abs=0.03)
+    assert all(row["ratio"] == 1 and row["ci_low"] < 0.75 and row["ci_high"] == 1 for row in found.impact_ratios)
+
+
+@pytest.mark.slow
 def test_median_error_enters():
     """Limits of scoring rates follow their spread over data sets, which is smaller than with a fixed threshold."""
     rng = np.random.default_rng(1)

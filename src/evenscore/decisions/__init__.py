@@ -12,7 +12,7 @@ import numpy as np
 from evenscore.decisions.best_group import equal_groups_below, impact_ratios
 from evenscore.decisions.comparing import Comparing, compare, normal_quantile
 from evenscore.decisions.decision_result import DecisionMetrics
-from evenscore.decisions.rate_laws import Levels, laws_of, levels_of
+from evenscore.decisions.rate_laws import Levels, levels_of
 from evenscore.decisions.rates import (
     ABOUT,
     METRICS,
@@ -28,7 +28,6 @@ from evenscore.decisions.scoring import MEDIAN, at_median, density_ratios, with_
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, require_alpha, require_gap, require_number, require_option
 from evenscore.estimation.inference import seeded
-from evenscore.estimation.spreads import RateLaw
 from evenscore.marginal.cut import POSITIVE, require_score
 from evenscore.tables import number_text
 from evenscore.tallies.everyone import has_unlabelled
@@ -197,13 +196,14 @@ class Rates:
 
     def rows(self, g: int, z: float) -> list[dict[str, Any]]:
         """The rows of one group."""
-        n = len(self.metrics)
-        law = self.levels.side.at(np.arange(g * n, (g + 1) * n))
-        return self._rows(self.views[g].label, self.table.groups[g], law, self._users(self.views[g : g + 1]), z)
+        own = slice(g * len(self.metrics), (g + 1) * len(self.metrics))
+        low, high = self.levels.limits(z)
+        return self._rows(self.views[g].label, self.table.groups[g], low[own], high[own], self._users(self.views[g : g + 1]))
 
     def overall(self, z: float) -> dict[str, dict[str, Any]]:
         """The same for everybody, by metric."""
-        rows = self._rows(None, self.table.overall, laws_of([self.table.overall])[0], self._users(self.views), z)
+        limits = levels_of(RateTable((self.table.overall,), {}, self.table.overall)).limits(z)
+        rows = self._rows(None, self.table.overall, *limits, self._users(self.views))
         return {row["metric"]: {name: value for name, value in row.items() if name not in ("group", "metric")} for row in rows}
 
     def _users(self, views: Sequence[GroupView]) -> dict[str, int]:
@@ -216,9 +216,7 @@ class Rates:
         everyone = sum(float(tally.group_tallies[view.members[0]].vectors.under("user")["A"].sum()) for view in views)
         return dict.fromkeys(self.metrics, labelled) | {SELECTION: round(everyone)}
 
-    def _rows(self, label: Any, rates: GroupRates, law: RateLaw, users: dict[str, int], z: float) -> list[dict[str, Any]]:
-        low, high = law.limits(rates.around.fit, z)
-        low, high = np.where(rates.around.fit == 0, 0.0, low), np.where(rates.around.fit == 1, 1.0, high)  # up to rounding
+    def _rows(self, label: Any, rates: GroupRates, low: Floats, high: Floats, users: dict[str, int]) -> list[dict[str, Any]]:
         usable = rates.known & (rates.about > 0)
         columns: dict[str, Floats] = {
             "estimate": rates.estimate,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.decisions.rate_laws import Levels, ratio_limits
+from evenscore.decisions.rate_laws import Levels, difference_limits, ratio_limits
 from evenscore.decisions.rates import ABOUT, OPPOSITE
 from evenscore.estimation.inference import DRAWS, RESOLVED, draw_normal, seeded
 from evenscore.estimation.multiplicity import single_step
@@ -147,10 +147,10 @@ def _numbers(found: Differences[Levels], asked: Comparing, critical: float) -> d
 
 def pair_limits(found: Differences[Levels], z: float) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Limits of differences, and of ratios, at z normal quantiles."""
-    a, b = (found.levels.level[side] for side in (found.left, found.right))
-    side_a, side_b = found.sides
-    limits = ratio_limits(a, *side_a.limits(a, z), b, *side_b.limits(b, z), found.together)
-    return found.shown.limits(z), limits
+    levels, left, right = found.levels, found.left, found.right
+    low, high = levels.limits(z)
+    sides = [part for side in (left, right) for part in (levels.level[side], low[side], high[side])]
+    return difference_limits(*sides, found.together), ratio_limits(*sides, found.together)
 
 
 def _adjusted(p_values: Floats, own: Mask, largest: Floats) -> tuple[Floats, str]:

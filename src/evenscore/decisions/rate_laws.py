@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -28,6 +28,14 @@ class Levels:
     effective: Floats
     cover: Floats
     scatter: None = None
+    known_limits: dict[float, tuple[Floats, Floats]] = field(init=False, default_factory=dict, compare=False)
+
+    def limits(self, z: float) -> tuple[Floats, Floats]:
+        """Limits of each level at z normal quantiles, found once; of a rate of 0 or 1 one is exact."""
+        if z not in self.known_limits:
+            low, high = self.side.limits(self.level, z)
+            self.known_limits[z] = np.where(self.level == 0, 0.0, low), np.where(self.level == 1, 1.0, high)
+        return self.known_limits[z]
 
     @property
     def bounds(self) -> tuple[Floats, Floats]:
@@ -74,6 +82,17 @@ def levels_of(table: RateTable) -> Levels:
         effective=np.concatenate([np.nan_to_num(group.effective_users) for group in groups]),
         cover=cover,
     )
+
+
+def difference_limits(
+    a: Floats, low_a: Floats, high_a: Floats, b: Floats, low_b: Floats, high_b: Floats, together: Floats
+) -> tuple[Floats, Floats]:
+    """Limits of a - b from limits of both and their correlation (Newcombe 1998, Zou and Donner 2008)."""
+
+    def joined(one: Floats, other: Floats) -> Floats:
+        return np.sqrt(np.maximum(one**2 + other**2 - 2 * together * one * other, 0))
+
+    return a - b - joined(a - low_a, high_b - b), a - b + joined(high_a - a, b - low_b)
 
 
 def ratio_limits(
