@@ -153,7 +153,8 @@ def _decide(tally: Tally, numbers: dict[str, float | None], options: dict[str, A
 def _write_pack(pack: str, found: dict[tuple[str, ...], Any], report: str | None, data: tuple[str, ...], notes: list[str]) -> None:
     from evenscore.report.packs import ll144, model_card
 
-    text = ll144(found, data, notes) if pack == "ll144" else model_card(*next(iter(found.values())), data, notes)
+    tally, result = next(iter(found.values()))
+    text = ll144(found, data, notes) if pack == "ll144" else model_card(tally, result, data, notes)
     if report is None:
         click.echo(text, nl=False)
     else:

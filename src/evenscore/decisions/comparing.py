@@ -149,8 +149,8 @@ def pair_limits(found: Differences[Levels], z: float) -> tuple[tuple[Floats, Flo
     """Limits of differences, and of ratios, at z normal quantiles."""
     levels, left, right = found.levels, found.left, found.right
     low, high = levels.limits(z)
-    sides = [part for side in (left, right) for part in (levels.level[side], low[side], high[side])]
-    return difference_limits(*sides, found.together), ratio_limits(*sides, found.together)
+    one, other = ((levels.level[side], low[side], high[side]) for side in (left, right))
+    return difference_limits(one, other, found.together), ratio_limits(one, other, found.together)
 
 
 def _adjusted(p_values: Floats, own: Mask, largest: Floats) -> tuple[Floats, str]:

@@ -115,6 +115,11 @@ class DecisionMetrics(Table):
         )
 
     @property
+    def equal_below_text(self) -> str:
+        """``equal_below`` for people."""
+        return "less than 1 %" if self.equal_below < 0.01 else f"{100 * self.equal_below:.0f} %"
+
+    @property
     def where(self) -> str:
         """The threshold or thresholds, for people."""
         sign = ">=" if self.positive == "above" else "<"
@@ -138,7 +143,7 @@ class DecisionMetrics(Table):
         if np.isfinite(self.equal_below):
             notes.append(
                 f"four fifths is a convention, not a verdict: the worst impact ratio of equal groups of these sizes would be below "
-                f"{FOUR_FIFTHS:g} in {100 * self.equal_below:.0f} % of data sets"
+                f"{FOUR_FIFTHS:g} in {self.equal_below_text} of data sets"
             )
         off = max(self.errors.values(), default=0.0)
         if off > 0:

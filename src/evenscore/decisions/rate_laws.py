@@ -15,6 +15,8 @@ from evenscore.estimation.spreads import BORROWED_EVENTS, Dependence, RateLaw, c
 from evenscore.marginal.levels import Differences
 from evenscore.types import Floats, Ints
 
+Limited = tuple[Floats, Floats, Floats]  # a rate, its lower limit and its upper one
+
 
 @dataclass(frozen=True)
 class Levels:
@@ -47,7 +49,7 @@ class Levels:
         """How the estimates go together, (n, n)."""
         return correlation(self.cover)
 
-    def differences(self, left: Ints, right: Ints) -> Differences:
+    def differences(self, left: Ints, right: Ints) -> Differences[Levels]:
         """Pairs of estimates, left minus right."""
         return Differences(self, left, right, np.clip(self.corr[left, right], -1, 1))
 
@@ -84,24 +86,22 @@ def levels_of(table: RateTable) -> Levels:
     )
 
 
-def difference_limits(
-    a: Floats, low_a: Floats, high_a: Floats, b: Floats, low_b: Floats, high_b: Floats, together: Floats
-) -> tuple[Floats, Floats]:
-    """Limits of a - b from limits of both and their correlation (Newcombe 1998, Zou and Donner 2008)."""
+def difference_limits(one: Limited, other: Limited, together: Floats) -> tuple[Floats, Floats]:
+    """Limits of a difference from limits of both rates and their correlation (Newcombe 1998, Zou and Donner 2008)."""
+    (a, low_a, high_a), (b, low_b, high_b) = one, other
 
-    def joined(one: Floats, other: Floats) -> Floats:
-        return np.sqrt(np.maximum(one**2 + other**2 - 2 * together * one * other, 0))
+    def joined(left: Floats, right: Floats) -> Floats:
+        return np.sqrt(np.maximum(left**2 + right**2 - 2 * together * left * right, 0))
 
     return a - b - joined(a - low_a, high_b - b), a - b + joined(high_a - a, b - low_b)
 
 
-def ratio_limits(
-    a: Floats, low_a: Floats, high_a: Floats, b: Floats, low_b: Floats, high_b: Floats, together: Floats
-) -> tuple[Floats, Floats]:
-    """Limits of a / b from limits of both and their correlation (Donner and Zou 2012, equation 9).
+def ratio_limits(one: Limited, other: Limited, together: Floats) -> tuple[Floats, Floats]:
+    """Limits of a ratio from limits of both rates and their correlation (Donner and Zou 2012, equation 9).
 
     Written so that a rate of 0 needs no case of its own: over a rate that may be 0 there is no upper limit.
     """
+    (a, low_a, high_a), (b, low_b, high_b) = one, other
 
     def root(low: Floats, high: Floats) -> tuple[Floats, Floats, Floats]:
         top, bottom = low * (2 * a - low), high * (2 * b - high)

@@ -123,7 +123,8 @@ def design(shares: Sequence[tuple[str, Floats]]) -> Design:
                 "accuracy": (one, zero, rest, s - rest),
             }[name]
         )
-    return Design(*(np.stack(part) for part in zip(*rows, strict=True)), tuple(name == SELECTION for name, _ in shares))
+    about_w, about_y, events_w, events_y = (np.stack(part) for part in zip(*rows, strict=True))
+    return Design(about_w, about_y, events_w, events_y, tuple(name == SELECTION for name, _ in shares))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +206,8 @@ def _group_rates(view: GroupView, counted: Design, every: Floats | None) -> Grou
     rows = tally.group_tallies[view.members[0]].blocks.get("all_rows")
     if unlabelled and rows is not None:
         powers = rows.under(view.weighting)
-        squares = tuple(np.where(everybody, *both) for both in zip(_counted(counted, powers["R2"], flat), squares, strict=True))
+        of_all = _counted(counted, powers["R2"], flat)
+        squares = np.where(everybody, of_all[0], squares[0]), np.where(everybody, of_all[1], squares[1])
         cubes = None if cubes is None else np.where(everybody, _counted(counted, powers["R3"], flat)[0], cubes)
     pairs = _metric_pairs(view.pairs, every, counted, counted, unlabelled=unlabelled)
     return _as_cells(view, (about, events), squares, cubes, pairs, ~everybody | (not unlabelled or every is not None))
@@ -247,7 +249,7 @@ def _metric_pairs(pairs: PairMatrices | None, every: Floats | None, a: Design, b
 def _as_cells(
     view: GroupView,
     sums: tuple[Floats, Floats],
-    squares: tuple[Floats, ...],
+    squares: tuple[Floats, Floats],
     cubes: Floats | None,
     pairs: PairMatrices,
     known: Mask,

@@ -46,10 +46,7 @@ def ll144(found: Mapping[tuple[str, ...], tuple[Tally, DecisionMetrics]], data: 
         f"- {rate}: {escape(_meaning(first, scoring))}",
         "- Every row is counted as one applicant"
         + (", also where a person has several rows; the limits allow for that." if _has_users(found) else "."),
-        "- Impact ratio: the rate of a category over the highest rate. The 95 % limits hold for all categories at once and for "
-        "whichever category truly has the highest rate."
-        if first.alpha == 0.05
-        else f"- Impact ratio: the rate of a category over the highest rate; simultaneous limits of level {1 - first.alpha:g}.",
+        _ratio_meaning(first),
         "",
     ]
     for columns, (tally, result) in found.items():
@@ -66,6 +63,16 @@ def _meaning(result: DecisionMetrics, scoring: bool) -> str:
     return f"the share of a category that is selected, {result.where}."
 
 
+def _ratio_meaning(result: DecisionMetrics) -> str:
+    if result.reference is not None:
+        base = escape(label_text(result.reference))
+        return f"- Impact ratio: the rate of a category over that of {base}. The limits hold for all categories at once."
+    return (
+        "- Impact ratio: the rate of a category over the highest rate. The limits hold for all categories at once and for whichever "
+        "category truly has the highest rate."
+    )
+
+
 def _has_users(found: Mapping[Any, tuple[Tally, DecisionMetrics]]) -> bool:
     return any(not tally.independent for tally, _ in found.values())
 
@@ -74,21 +81,15 @@ def _ll144_table(columns: tuple[str, ...], tally: Tally, result: DecisionMetrics
     name = " × ".join(columns) or (label_text(tally.columns.group) if tally.columns is not None else "group")
     title = "Intersection: " if len(columns) > 1 else ""
     rows = []
+    counted = "Above the median" if rate == "Scoring rate" and result.positive == "above" else "Selected"
+    percent = f"{100 * (1 - result.alpha):g} % limits"
+    weighted = tally.columns is not None and tally.columns.weight is not None  # then rates are no shares of the applicants
     for group, row in zip(result.groups, result.impact_ratios, strict=True):
         limits = f"{number_text(row['ci_low'])} to {number_text(row['ci_high'])}" if np.isfinite(row["ci_low"]) else "–"
         applicants = tally.n_rows[group] + tally.n_unlabelled[group]
-        rows.append(
-            {
-                "Category": label_text(group),
-                "Applicants": applicants,
-                "Above the median" if rate == "Scoring rate" and result.positive == "above" else "Selected": round(
-                    row["selection_rate"] * applicants
-                ),
-                rate: row["selection_rate"],
-                "Impact ratio": row["ratio"],
-                "95 % limits" if result.alpha == 0.05 else "Limits": limits,
-            }
-        )
+        selected = {} if weighted else {counted: round(row["selection_rate"] * applicants)}
+        rates = {rate: row["selection_rate"], "Impact ratio": row["ratio"], percent: limits}
+        rows.append({"Category": label_text(group), "Applicants": applicants, **selected, **rates})
     lines = [f"## {title}{escape(name)}", "", *markdown_table(rows), ""]
     unknown = [f"{n:,} rows where {escape(column)} is unknown" for column, n in tally.dropped.items()]
     lines += [f"Not in the table: {'; '.join(unknown)}." if unknown else "No row was left out because its category is unknown.", ""]
@@ -97,7 +98,7 @@ def _ll144_table(columns: tuple[str, ...], tally: Tally, result: DecisionMetrics
     if np.isfinite(result.equal_below):
         words = (
             f"Four fifths is a convention, not a verdict: if all categories of these sizes truly had one rate, the smallest impact "
-            f"ratio would still be below 0.8 in {100 * result.equal_below:.0f} % of data sets."
+            f"ratio would still be below 0.8 in {result.equal_below_text} of data sets."
         )
         lines += [escape(words), ""]
     return lines
@@ -111,6 +112,7 @@ def model_card(tally: Tally, result: DecisionMetrics, data: Sequence[str], notes
     quantities = without_blanks(result.rows(), ("group", "metric", "estimate", "ci_low", "ci_high", "users", "reason"))
     compared = without_blanks(list(result.comparisons), COMPARED)
     outcome = escape(columns.outcome) if columns is not None else "the outcome"
+    kind = "Intersectional" if columns is not None and len(columns.group) > 1 else "Unitary"
     sections: list[tuple[str, list[str]]] = [
         ("Model details", [f"Score: {escape(columns.score) if columns is not None else 'not named'}.", TO_FILL]),
         ("Intended use", [TO_FILL]),
@@ -124,7 +126,7 @@ def model_card(tally: Tally, result: DecisionMetrics, data: Sequence[str], notes
         ),
         ("Evaluation data", [f"{escape(', '.join(data))}: {_sizes(tally)}."]),
         ("Training data", [TO_FILL]),
-        ("Quantitative analyses", ["### Unitary results", "", *markdown_table(quantities)]),
+        ("Quantitative analyses", [f"### {kind} results", "", *markdown_table(quantities)]),
     ]
     if compared:
         adjusted = f"p adjusted by {result.adjustment}"
