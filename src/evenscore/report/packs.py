@@ -68,8 +68,8 @@ def _ratio_meaning(result: DecisionMetrics) -> str:
         base = escape(label_text(result.reference))
         return f"- Impact ratio: the rate of a category over that of {base}. The limits hold for all categories at once."
     return (
-        "- Impact ratio: the rate of a category over the highest rate. The limits hold for all categories at once and for whichever "
-        "category truly has the highest rate."
+        "- Impact ratio: the rate of a category over the highest rate. The limits hold for all categories at once and for "
+        "whichever category truly has the highest rate."
     )
 
 
