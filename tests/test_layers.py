@@ -32,6 +32,7 @@ LAYERS = (
         "parity",
         "ordering",
         "marginal",
+        "decisions",
     ),
     *("simulation", "planning", "calibration", "thresholds", "multiobjective", "miscalibration", "impact", "reproduction"),
     *("false_alarms", "auditing", "report", "sklearn", "testing", "commands", "cli", "__main__"),

@@ -11,6 +11,10 @@ from evenscore.calibration.calibrator import Calibrator as Calibrator
 from evenscore.calibration.in_engine import apply_calibrator as apply_calibrator
 from evenscore.calibration.verification import Verification as Verification
 from evenscore.calibration.verification import verify as verify
+from evenscore.decisions import decision_metrics as decision_metrics
+from evenscore.decisions.decision_result import DecisionMetrics as DecisionMetrics
+from evenscore.decisions.over_thresholds import DecisionCurves as DecisionCurves
+from evenscore.decisions.over_thresholds import decision_curves as decision_curves
 from evenscore.engines import tally as tally
 from evenscore.errors import DataError as DataError
 from evenscore.errors import EvenscoreError as EvenscoreError

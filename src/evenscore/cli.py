@@ -27,6 +27,7 @@ from evenscore.commands.audit_command import audit
 from evenscore.commands.calibrate_command import calibrate
 from evenscore.commands.common import use_option_names
 from evenscore.commands.compare_command import compare
+from evenscore.commands.decisions_command import decisions
 from evenscore.commands.init_command import init
 from evenscore.commands.merge_command import merge
 from evenscore.commands.reproduce_command import reproduce
@@ -44,7 +45,7 @@ def cli() -> None:
     """Does a score mean the same thing for everyone?"""
 
 
-for command in (apply, audit, calibrate, compare, init, merge, reproduce, simulate, tally, thresholds):
+for command in (apply, audit, calibrate, compare, decisions, init, merge, reproduce, simulate, tally, thresholds):
     cli.add_command(command)
 
 

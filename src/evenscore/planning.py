@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from evenscore.decisions.detecting import detectable_differences
+from evenscore.decisions.rates import METRICS
 from evenscore.engines.data_or_tally import DataColumns, as_tally, given_tally
 from evenscore.errors import DataError, OptionError, require_alpha, require_gap, require_number, require_option
 from evenscore.estimation.comparison import Comparison, compare_groups
@@ -86,11 +88,13 @@ class Plan(Table):
         return {name: json_ready(getattr(self, name)) for name in names} | {"pairs": json_ready(self.rows())}
 
     def _title(self) -> str:
-        return f"A constant gap of {number_text(self.gap)} is found with probability {self.power:g} at level {self.alpha:g}"
+        gap = "A difference" if self.method.startswith("decision_metrics") else "A constant gap"
+        return f"{gap} of {number_text(self.gap)} is found with probability {self.power:g} at level {self.alpha:g}"
 
     def _notes(self) -> list[str]:
         unplanned = [f"{label_text(p.group_a)} and {label_text(p.group_b)}" for p in self.pairs if not np.isfinite(p.gap)]
-        notes = [f"from {self.source}, method {self.method}; a gap at some scores only needs more users"]
+        metric = self.method.startswith("decision_metrics")
+        notes = [f"from {self.source}, method {self.method}" + ("" if metric else "; a gap at some scores only needs more users")]
         return notes + [f"cannot be planned, the groups have too few users in common scores: {name}" for name in unplanned]
 
 
@@ -113,6 +117,9 @@ def plan(
     outcome_rate: float = 0.5,
     score: Any = BETA,
     ratio: float = 1.0,
+    metric: str | None = None,
+    threshold: Any = None,
+    positive: str = "above",
     seed: int = 0,
     **columns: Any,
 ) -> Plan:
@@ -135,6 +142,10 @@ def plan(
         Assumptions when there are no data: a number (or ``PoissonRows``, ``ParetoRows`` of ``evenscore.simulation``), the
         correlation of outcomes within a user, the mean outcome, the Beta parameters of the score, and users of the first group for
         each of the second.
+    metric
+        Plan for a difference in this metric of ``es.decision_metrics``, such as "tpr", instead of a gap between curves.
+    threshold, positive
+        With a metric: the score at which decisions change, and which side is selected; without data .5 by default.
     power, alpha
         How likely the gap should be found, and the level of the test.
     method, weighting, seed
@@ -160,13 +171,18 @@ def plan(
         require_number("users", users, 2)
     if gap is None and users is None and tally is None:
         raise OptionError("give a gap (to learn the users), users (to learn the gap), or a tally")
+    if metric is not None:
+        require_option("metric", metric, METRICS)
+        if threshold is None and tally is not None:
+            raise OptionError("metric= needs threshold=, the score at which decisions change")
+        threshold = 0.5 if threshold is None else threshold
     name = AUTO if method == "auto" else method
     source = "assumptions" if tally is None else "the tally"
     if tally is None:
         tally = _assumed(rows_per_user, correlation, outcome_rate, score, ratio, seed)
     elif given_tally(tally) is None and score != BETA:
         columns["score"] = score
-    tally = as_tally(tally, cast(DataColumns, columns), call="plan")
+    tally = as_tally(tally, cast(DataColumns, columns), call="plan", threshold=threshold)
     require_groups(tally)
     chosen = list(itertools.combinations(tally.groups, 2))
     total = sum(tally.n_users.values())
@@ -174,7 +190,13 @@ def plan(
         raise DataError("the tally has no labelled rows: there is nothing to plan from")
     level = alpha / len(chosen)
 
+    if metric is not None:
+        name = f"decision_metrics, {metric}"
+        differences = detectable_differences(tally, metric, threshold, positive, weighting)
+
     def smallest(a: Any, b: Any, factor: float) -> float:
+        if metric is not None:
+            return differences((tally.index(a), tally.index(b)), factor, level, power)
         return _smallest_gap(compare_groups(_scaled(tally, factor), a, b, weighting), name, alpha=level, power=power, seed=seed)
 
     pairs = []

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from evenscore.auditing.gate import Gate, judge
+from evenscore.decisions import decision_metrics
+from evenscore.decisions.decision_result import DecisionMetrics
 from evenscore.engines import tally as make_tally
-from evenscore.errors import EvenscoreError, OptionError, listing
+from evenscore.errors import EvenscoreError, OptionError, listing, require_number
 from evenscore.parity import parity_test
 from evenscore.parity.parity_result import ParityTest
 from evenscore.tallies.tally_state import Tally
@@ -65,6 +67,82 @@ def assert_no_disparity(data: Any, *, require_power: float | None = None, **opti
     """
     __tracebackhide__ = True
     return _require_passed(data, Gate("difference", require_power), options)
+
+
+def assert_metric(
+    data: Any,
+    metric: str,
+    *,
+    threshold: Any,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    max_difference: float | None = None,
+    min_ratio: float | None = None,
+    **options: Any,
+) -> DecisionMetrics:
+    """Raise an AssertionError unless a decision metric is *shown* to be where it must be, in every group and between all.
+
+    Limits decide, not estimates: few data cannot show anything and fail.
+
+    Parameters
+    ----------
+    data
+        A tally, or what ``es.tally`` takes.
+    metric
+        A metric of ``es.decision_metrics``, such as "tpr".
+    threshold
+        The score at which decisions change, or a dict of one for each group.
+    at_least, at_most
+        Limits of every group must lie above, or below.
+    max_difference
+        The largest difference between two groups must be shown to be smaller: the simultaneous limits of all pairs lie within.
+    min_ratio
+        The smallest ratio of two groups must be shown to be larger.
+    options
+        Options of ``es.decision_metrics``, and those of ``es.tally`` (score, outcome, group, user and so on) unless data are a
+        tally.
+
+    Returns
+    -------
+    DecisionMetrics
+        The result that was looked at.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> from evenscore.testing import assert_metric
+    >>> data = es.simulate(4000, rows_per_user=2).data(seed=1)
+    >>> names = {"score": "score", "outcome": "outcome", "group": "group", "user": "user"}
+    >>> found = assert_metric(data, "tpr", threshold=0.5, max_difference=0.1, at_least=0.5, **names)
+    >>> round(found.by_group["a"]["tpr"], 1)
+    0.7
+    """
+    __tracebackhide__ = True
+    wanted = {"at_least": at_least, "at_most": at_most, "max_difference": max_difference, "min_ratio": min_ratio}
+    asked = {name: require_number(name, value) for name, value in wanted.items() if value is not None}
+    if not asked:
+        raise OptionError(f"say what is asked of the metric: one of {listing(f'{name}=' for name in wanted)}")
+    found = decision_metrics(data, threshold=threshold, **options)
+    rows = [found.of(group, metric) for group in found.groups]
+    low, high = (min(row["ci_low"] for row in rows), max(row["ci_high"] for row in rows))
+    pairs = max_difference is not None or min_ratio is not None
+    shown = {
+        "at_least": (low, "the lowest limit", at_least is None or low >= at_least),
+        "at_most": (high, "the highest limit", at_most is None or high <= at_most),
+        "max_difference": _between(found.difference(metric) if pairs else {}, "ci_high", max_difference, -1),
+        "min_ratio": _between(found.ratio(metric) if pairs else {}, "ci_low", min_ratio, 1),
+    }
+    failed = [f"{metric}: {words} is {value:.4g}, {name}={asked[name]:g}" for name, (value, words, ok) in shown.items() if not ok]
+    if failed:
+        raise AssertionError("\n".join([*failed, "", str(found)]))
+    return found
+
+
+def _between(found: dict[str, float], end: str, wanted: float | None, sign: int) -> tuple[float, str, bool]:
+    """The limit of a difference or ratio that decides; what is not known has not been shown."""
+    if wanted is None:
+        return np.nan, "", True
+    return found[end], "the limit over all pairs", bool(sign * found[end] >= sign * wanted)
 
 
 def _require_passed(data: Any, gate: Gate, options: dict[str, Any]) -> ParityTest:

@@ -20,13 +20,15 @@ CALLS = {
     "marginal_test": (AT, lambda test: test.rows()),
     "calibration_error": ({}, lambda error: error.rows()),
     "classification_impact": (AT, lambda impact: impact.rows()),
+    "decision_metrics": (AT, lambda found: found.rows() + list(found.comparisons)),
+    "decision_curves": ({}, lambda found: found.rows() + list(found.areas)),
     "fair_thresholds": (AT, lambda thresholds: thresholds.rows()),
     "calibrate": ({}, lambda calibrator: calibrator.rows()),
     "plan": ({"users": 500}, lambda plan: plan.rows()),
     "ThresholdTrial": (AT | {"max_step": 0.05}, lambda trial: trial.propose().rows()),
     "audit": (AT | {"repair": False}, lambda audit: audit.rows()),
 }
-CUT = {"marginal_test", "classification_impact", "fair_thresholds", "ThresholdTrial", "audit"}
+CUT = {"marginal_test", "classification_impact", "decision_metrics", "fair_thresholds", "ThresholdTrial", "audit"}
 
 
 def test_every_function_with_a_tally_is_here():

@@ -94,6 +94,9 @@ OTHERS = {
     "fair_thresholds": lambda tally: es.fair_thresholds(tally, threshold=0.5),
     "fair_thresholds target": lambda tally: es.fair_thresholds(tally, threshold=0.5, strategy="target", target=0.0),
     "classification_impact": lambda tally: es.classification_impact(tally, threshold=0.5),
+    "decision_metrics": lambda tally: es.decision_metrics(tally, threshold=0.5),
+    "decision_metrics median": lambda tally: es.decision_metrics(tally, threshold="median"),
+    "decision_curves": es.decision_curves,
     "release": lambda tally: tally.release(min_users=5),
     "plan": lambda tally: es.plan(tally, gap=0.05),
 }

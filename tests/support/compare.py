@@ -23,8 +23,12 @@ def assert_same(a, b, *, exact=True, folds=True):
         assert left.blocks.keys() == right.blocks.keys()
         close(left.cell_users, right.cell_users)
         for name in left.blocks:
-            if name not in ("pairs", "folds") or (name == "folds" and folds):
+            if not name.endswith("pairs") and (name != "folds" or folds):
                 close(left.blocks[name].values, right.blocks[name].values)
-    for left, right in [(x.pairs, y.pairs) for x, y in both] + [(a.cross[k], b.cross[k]) for k in a.cross]:
+    own = [(x.blocks[name], y.blocks[name]) for x, y in both for name in x.blocks if name.endswith("pairs")]
+    for name, cross in a.cross_blocks.items():
+        assert set(cross) == set(b.cross_blocks.get(name, {}))
+    between = [(sums, b.cross_blocks[name][pair]) for name, cross in a.cross_blocks.items() for pair, sums in cross.items()]
+    for left, right in own + between:
         assert np.array_equal(left.pairs, right.pairs)
         close(left.values, right.values)

@@ -16,6 +16,7 @@ from evenscore.auditing.repair import Repair, find_repair
 from evenscore.auditing.requests import Request, data_sources, plain_option, requested_subjects
 from evenscore.data.spec import TallySpec
 from evenscore.data.splits import Split
+from evenscore.decisions import decision_metrics
 from evenscore.engines import tally_by_spec
 from evenscore.engines.data_or_tally import UNSAID
 from evenscore.engines.row_reading import require_rows
@@ -319,6 +320,7 @@ def _explained(selection: Selection, mismatch: str, options: _Options) -> dict[s
         steps["thresholds"] = lambda: fair_thresholds(tally, **at, **shared)
         keep = "rate" if mismatch else "threshold"
         steps["impact"] = lambda: classification_impact(tally, keep=keep, **at, **shared)
+        steps["decisions"] = lambda: decision_metrics(tally, reference=_reference(tally, options.reference), **at, **shared)
     found: dict[str, Any] = {"unavailable": {}}
     for name, step in steps.items():
         try:

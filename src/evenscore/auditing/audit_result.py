@@ -15,6 +15,7 @@ from evenscore.auditing.judged_groups import Selection
 from evenscore.auditing.provenance import Provenance
 from evenscore.auditing.repair import Repair
 from evenscore.calibration import fingerprint
+from evenscore.decisions.decision_result import DecisionMetrics
 from evenscore.errors import EvenscoreError, OptionError, listing, shortened
 from evenscore.estimation.fitted_curves import Curves
 from evenscore.estimation.row_counts import RowCounts, row_counts
@@ -48,9 +49,8 @@ class Subject:
 
     tally: of all groups, of which ``selection`` says which are judged. same_scale: whether score and outcome are on one scale.
     decides: the names of the tests that make the verdict; decision: which of them does for each pair, None when the caller named
-    them. alpha: the level of each of them. marginal, thresholds, impact: only with
-    a threshold; repair: only after a disparity; placebo: only when asked for. unavailable: steps that could not be done, with the
-    reason.
+    them. alpha: the level of each of them. marginal, thresholds, impact and decisions: only with a threshold; repair: only after
+    a disparity; placebo: only when asked for. unavailable: what could not be done, with the reason.
     """
 
     score: str
@@ -68,6 +68,7 @@ class Subject:
     calibration: CalibrationError | None = None
     thresholds: Thresholds | None = None
     impact: Impact | None = None
+    decisions: DecisionMetrics | None = None
     repair: Repair | None = None
     placebo: Placebo | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
@@ -180,7 +181,9 @@ class Subject:
             self.row_counts, ("per_user", "per_row", "difference", "ci_low", "ci_high", "sentence")
         )
         document |= values_of(self, ("threshold", "positive", "same_scale"))
-        steps = {"calibration_error": self.calibration} | values_of(self, ("thresholds", "impact", "repair", "placebo"))
+        steps = {"calibration_error": self.calibration} | values_of(
+            self, ("thresholds", "impact", "decisions", "repair", "placebo")
+        )
         document |= {name: None if step is None else step.to_dict() for name, step in steps.items()}
         return json_ready(document | {"unavailable": {**self.unavailable, **self._no_gap}, "notes": self.notes})
 

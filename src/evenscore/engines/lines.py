@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -11,14 +12,15 @@ from evenscore.data.coding import FOLDS
 from evenscore.engines.parts import Recipe
 from evenscore.tallies.blocks import BLOCKS, HIGHER
 from evenscore.tallies.blocks import FOLDED as FOLDED_SUMS
-from evenscore.tallies.pairs import PairSums
+from evenscore.tallies.moments import Moments, Sums
+from evenscore.tallies.pairs import USER_PAIRS, PairSums
 from evenscore.tallies.reshaping import drop_overflow
 from evenscore.tallies.spanning import limit_cross
 from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally, group_tally
 from evenscore.types import Floats, Ints
 
 WIDTH = 8
-SCALARS, FOLDED, OTHERS, SQUARES, PAIRS, HASHES, CUBES, FOURTHS = range(8)
+SCALARS, FOLDED, OTHERS, SQUARES, PAIRS, HASHES, CUBES, FOURTHS, ALL_ROWS, ALL_PAIRS = range(10)
 # What the eight numbers are, and where the line stands:
 #   SCALARS  0: users in several groups. g + 1: users, labelled rows, unlabelled rows of group g
 #   FOLDED   (g * folds + fold) * cells + cell: W, Y, X, Y2 per user, then per row
@@ -28,6 +30,8 @@ SCALARS, FOLDED, OTHERS, SQUARES, PAIRS, HASHES, CUBES, FOURTHS = range(8)
 #   HASHES   the hash of a user, no numbers
 #   CUBES    g * cells + cell: T0, T1, T2, T3 per user, then per row
 #   FOURTHS  g * cells + cell: Q0, Q1, Q2, Q3 per user, then per row
+#   ALL_ROWS g * cells + cell: R2, R3 per user, then per row; only where rows have no outcome
+#   ALL_PAIRS as PAIRS: aa per user, then per row; only where rows have no outcome
 OTHER_NAMES, SQUARE_NAMES = ("XY", "U", "A"), ("V0", "V1", "V2")
 
 
@@ -55,7 +59,10 @@ def to_lines(tally: Tally, limit: int = 2**62) -> Lines:
     for g, group in enumerate(tally.group_tallies):
         scalars[g + 1, :3] = group.n_users, group.n_rows, group.n_unlabelled
         found += [_folded(group, g), _others(group, g), *_powers(group, g), _pairs(group.pairs, g * n_groups + g)]
+        if "all_pairs" in tally.block_names:
+            found += _all_lines(group, g, n_groups)
     found += [_pairs(sums, a * n_groups + b) for (a, b), sums in tally.cross.items()]
+    found += [_all_pairs(sums, a * n_groups + b) for (a, b), sums in tally.cross_blocks.get("all_pairs", {}).items()]
     found.append((SCALARS, np.arange(n_groups + 1), scalars))
     if tally.sketch is not None:
         kept = tally.sketch[tally.sketch < limit]
@@ -97,6 +104,21 @@ def _pairs(sums: PairSums, pair: int) -> tuple[int, Ints, Floats]:
     return PAIRS, pair * sums.n_cells**2 + sums.pairs.astype(np.int64), sums.values.reshape(WIDTH, -1).T
 
 
+def _all_lines(group: GroupTally, g: int, n_groups: int) -> Iterator[tuple[int, Ints, Floats]]:
+    n_cells = len(group.cell_users)
+    powers = group.blocks["all_rows"].values.reshape(4, n_cells).T
+    yield ALL_ROWS, g * n_cells + np.arange(n_cells), _widened(powers)
+    yield _all_pairs(cast(PairSums, group.blocks["all_pairs"]), g * n_groups + g)
+
+
+def _all_pairs(sums: PairSums, pair: int) -> tuple[int, Ints, Floats]:
+    return ALL_PAIRS, pair * sums.n_cells**2 + sums.pairs.astype(np.int64), _widened(sums.values.reshape(2, -1).T)
+
+
+def _widened(values: Floats) -> Floats:
+    return np.concatenate([values, np.zeros((len(values), WIDTH - values.shape[1]))], axis=1)
+
+
 def from_lines(lines: Lines, recipe: Recipe) -> Tally:
     """The tally that the lines add up to."""
     n_groups, n_cells = len(recipe.labels), recipe.lattice.n_cells
@@ -105,7 +127,7 @@ def from_lines(lines: Lines, recipe: Recipe) -> Tally:
     others = _added(lines, OTHERS, n_groups * n_cells).reshape(n_groups, n_cells, WIDTH)
     powers = np.stack([_added(lines, kind, n_groups * n_cells) for kind in (SQUARES, CUBES, FOURTHS)])
     powers = powers.reshape(3, n_groups, n_cells, WIDTH)
-    pairs = dict(_pair_sums(lines, n_groups, n_cells))
+    pairs = dict(_pair_sums(lines, PAIRS, n_groups, n_cells, USER_PAIRS))
     groups = tuple(_group(scalars[g + 1], folded[g], others[g], powers[:, g], pairs.get(g * n_groups + g)) for g in range(n_groups))
     cross = {divmod(number, n_groups): sums for number, sums in pairs.items() if number % (n_groups + 1) != 0}
     hashes = np.unique(lines.place[lines.kind == HASHES])[:SKETCH]
@@ -113,7 +135,23 @@ def from_lines(lines: Lines, recipe: Recipe) -> Tally:
     n_spanning = round(float(scalars[0, 0]))
     total = replace(recipe.zero, group_tallies=groups, cross_blocks={"pairs": cross}, n_spanning=n_spanning, sketch=sketch)
     limit_cross(cross, n_spanning, n_groups)
+    if any(group.n_unlabelled for group in groups):
+        total = _with_all_rows(total, lines)
     return drop_overflow(total)
+
+
+def _with_all_rows(total: Tally, lines: Lines) -> Tally:
+    """The tally with the sums of all rows, with an outcome or not."""
+    n_groups, n_cells = len(total.groups), total.lattice.n_cells
+    powers = _added(lines, ALL_ROWS, n_groups * n_cells)[:, :4].reshape(n_groups, n_cells, 4)
+    pairs = dict(_pair_sums(lines, ALL_PAIRS, n_groups, n_cells, BLOCKS["all_pairs"].moments))
+    groups = []
+    for g, group in enumerate(total.group_tallies):
+        rows = Sums(BLOCKS["all_rows"].moments, powers[g].T.reshape(2, 2, n_cells).copy())
+        own = pairs.get(g * n_groups + g, BLOCKS["all_pairs"].empty(n_cells))
+        groups.append(replace(group, blocks={**group.blocks, "all_rows": rows, "all_pairs": own}))
+    cross = {divmod(number, n_groups): sums for number, sums in pairs.items() if number % (n_groups + 1) != 0}
+    return replace(total, group_tallies=tuple(groups), cross_blocks={**total.cross_blocks, "all_pairs": cross})
 
 
 def _added(lines: Lines, kind: int, size: int) -> Floats:
@@ -139,11 +177,12 @@ def _group(scalars: Floats, folded: Floats, others: Floats, powers: Floats, pair
     return group_tally((n_users, n_rows, n_unlabelled), others.T[6].copy(), folds, vectors, pairs, higher)
 
 
-def _pair_sums(lines: Lines, n_groups: int, n_cells: int) -> Iterator[tuple[int, PairSums]]:
-    rows = np.flatnonzero(lines.kind == PAIRS)
+def _pair_sums(lines: Lines, kind: int, n_groups: int, n_cells: int, moments: Moments) -> Iterator[tuple[int, PairSums]]:
+    rows = np.flatnonzero(lines.kind == kind)
     number, index = np.divmod(lines.place[rows], n_cells**2)
     for pair in np.unique(number).tolist():
         mine = np.flatnonzero(number == pair)
         within = pair // n_groups == pair % n_groups
-        terms = lines.values[rows[mine]].T.reshape(2, 4, -1)
-        yield pair, PairSums.from_terms(n_cells, within, index[mine], terms).packed()
+        n_sums = len(moments.names)
+        terms = lines.values[rows[mine], : 2 * n_sums].T.reshape(2, n_sums, -1)
+        yield pair, PairSums.from_terms(n_cells, within, index[mine], terms, moments).packed()

@@ -23,6 +23,7 @@ from evenscore.engines.spark_native import native_lines, native_users
 from evenscore.engines.sql import SPARK, find_fields
 from evenscore.engines.survey import Answers, Fact, Survey, take_survey
 from evenscore.errors import DataError, OptionError, require_option
+from evenscore.tallies.everyone import complete
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Array, Floats
 
@@ -190,15 +191,18 @@ def add_up_lines(plan: SparkPlan, stack: contextlib.ExitStack) -> Any:
     if plan.way == "expressions":
         users = native_users(base, facts).persist()  # four kinds of lines are made from them
         stack.callback(users.unpersist)
-        lines = native_lines(users, recipe)
+        lines = native_lines(users, recipe, facts.has_unlabelled)
     else:
         whole = base if facts.fields.user is None else base.repartition("key").sortWithinPartitions("key")
-        lines = whole.mapInArrow(worker(recipe), SCHEMA)
+        lines = whole.mapInArrow(worker(recipe, facts.has_unlabelled), SCHEMA)
     return lines.groupBy("kind", "place").agg(*(expr(f"sum(v{i})").alias(f"v{i}") for i in range(WIDTH)))
 
 
-def worker(recipe: Recipe) -> Any:
-    """What counts a partition whose rows are sorted by user; a function that can be sent to the workers."""
+def worker(recipe: Recipe, has_unlabelled: bool = False) -> Any:
+    """What counts a partition whose rows are sorted by user; a function that can be sent to the workers.
+
+    has_unlabelled: whether rows of any partition have no outcome, so that each gives its sums of all rows.
+    """
     limit = hash_limit(recipe)
 
     def count_partition(batches: Iterator[Any]) -> Iterator[Any]:
@@ -207,7 +211,7 @@ def worker(recipe: Recipe) -> Any:
             part = recipe.tally(arrays)
             total = part if total is None else total + part
         if total is not None:
-            yield from arrow_batches(to_lines(total, limit))
+            yield from arrow_batches(to_lines(complete(total) if has_unlabelled else total, limit))
 
     return count_partition
 

@@ -7,7 +7,20 @@ from typing import Any
 import numpy as np
 
 from evenscore.data.coding import FOLDS
-from evenscore.engines.lines import CUBES, FOLDED, FOURTHS, HASHES, OTHERS, PAIRS, SCALARS, SQUARES, WIDTH, hash_limit
+from evenscore.engines.lines import (
+    ALL_PAIRS,
+    ALL_ROWS,
+    CUBES,
+    FOLDED,
+    FOURTHS,
+    HASHES,
+    OTHERS,
+    PAIRS,
+    SCALARS,
+    SQUARES,
+    WIDTH,
+    hash_limit,
+)
 from evenscore.engines.parts import Recipe
 from evenscore.engines.sql import SPARK, integer_hash
 from evenscore.engines.survey import Survey
@@ -27,6 +40,8 @@ SUMS = {
     **{f"c{k}": "sum(m * v * v * v" + " * d" * k + ")" for k in range(4)},
     **{f"f{k}": "sum(m * v * v * v * v" + " * d" * k + ")" for k in range(5)},
     "u": "sum((m_all - m) * v)",
+    "r2": "sum(m_all * v * v)",
+    "r3": "sum(m_all * v * v * v)",
 }
 
 
@@ -35,10 +50,12 @@ def native_users(base: Any, facts: Survey) -> Any:
     return _users(_cells(_rows(base, facts)), facts.recipe)
 
 
-def native_lines(users: Any, recipe: Recipe) -> Any:
-    """A DataFrame of lines (kind, place, v0 to v7) that add up to the tally."""
+def native_lines(users: Any, recipe: Recipe, has_unlabelled: bool = False) -> Any:
+    """A DataFrame of lines (kind, place, v0 to v7) that add up to the tally; sums of all rows only where some have no outcome."""
     n_groups, n_cells = len(recipe.labels), recipe.lattice.n_cells
     lines = _cell_lines(users, n_cells).unionAll(_count_lines(users)).unionAll(_pair_lines(users, n_groups, n_cells))
+    if has_unlabelled:
+        lines = lines.unionAll(_all_row_lines(users, n_cells)).unionAll(_all_pair_lines(users, n_groups, n_cells))
     return lines if recipe.columns.user is None else lines.unionAll(_hash_lines(users, recipe))
 
 
@@ -146,19 +163,43 @@ def _count_lines(users: Any) -> Any:
     return users.selectExpr(*_line(SCALARS, "g + 1", ["CASE WHEN n_m > 0 THEN 1D ELSE 0D END", "n_m", "a_m - n_m"]))
 
 
-def _pair_lines(users: Any, n_groups: int, n_cells: int) -> Any:
-    """Every pair of a user's cells, also across groups, and whether the user is in several groups."""
+def _all_row_lines(users: Any, n_cells: int) -> Any:
+    """Squares and cubes of the weights of all rows, with an outcome or not."""
+    each = users.selectExpr("g", "a_m", "inline(cells)")
+    powers = ["r2 / (a_m * a_m)", "r3 / (a_m * a_m * a_m)", "r2", "r3"]
+    return each.selectExpr(*_line(ALL_ROWS, f"g * {n_cells} + c", powers))
+
+
+def _all_pair_lines(users: Any, n_groups: int, n_cells: int) -> Any:
+    """Every pair of a user's cells by the weight of all rows."""
+    held = "transform(cells, e -> struct(g, e.c AS c, e.w + e.u AS w, 1D / a_m AS f))"
+    by_row = "one.w * other.w"
+    pairs = _pairs_of(_people(users, held))
+    return pairs.selectExpr(*_line(ALL_PAIRS, _pair_place(n_groups, n_cells), [f"{by_row} * (one.f * other.f)", by_row]))
+
+
+def _people(users: Any, held: str) -> Any:
+    """One row for each user, with an array of what is held in all groups and in how many these are."""
     from pyspark.sql.functions import expr
 
-    held = "transform(filter(cells, e -> e.n > 0), e -> struct(g, e.c AS c, e.w AS w, e.y AS y, 1D / n_m AS f))"
-    people = (
-        users.where("n_m > 0")
-        .groupBy("key")
-        .agg(expr(f"sort_array(flatten(collect_list({held})))").alias("held"), expr("count(*)").alias("n_groups"))
-    )
+    every = expr(f"sort_array(flatten(collect_list({held})))").alias("held")
+    return users.groupBy("key").agg(every, expr("count(*)").alias("n_groups"))
+
+
+def _pairs_of(people: Any) -> Any:
     left = people.selectExpr("held", "posexplode(held) AS (i, one)")
-    pairs = left.selectExpr("one", "explode(slice(held, i + 1, size(held) - i)) AS other")
-    place = f"CAST(one.g * {n_groups} + other.g AS BIGINT) * {n_cells**2} + one.c * {n_cells} + other.c"
+    return left.selectExpr("one", "explode(slice(held, i + 1, size(held) - i)) AS other")
+
+
+def _pair_place(n_groups: int, n_cells: int) -> str:
+    return f"CAST(one.g * {n_groups} + other.g AS BIGINT) * {n_cells**2} + one.c * {n_cells} + other.c"
+
+
+def _pair_lines(users: Any, n_groups: int, n_cells: int) -> Any:
+    """Every pair of a user's cells, also across groups, and whether the user is in several groups."""
+    held = "transform(filter(cells, e -> e.n > 0), e -> struct(g, e.c AS c, e.w AS w, e.y AS y, 1D / n_m AS f))"
+    people = _people(users.where("n_m > 0"), held)
+    pairs, place = _pairs_of(people), _pair_place(n_groups, n_cells)
     by_row = ["one.w * other.w", "one.w * other.y", "one.y * other.w", "one.y * other.y"]
     by_user = [f"{term} * (one.f * other.f)" for term in by_row]
     spanning = people.where("n_groups > 1").selectExpr(*_line(SCALARS, "0", ["1D"]))

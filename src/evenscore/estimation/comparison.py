@@ -19,8 +19,7 @@ from evenscore.types import Floats
 
 OVERLAP = np.array([0.05, 0.95])
 SIDE_BYTES = 1 << 29  # of dense pair matrices that are kept for the next comparison
-# Of the rule of thumb, for tests of a gap: four more bumps in a hundred are found than at 1, for two fewer slopes and as many shifts
-# (docs/parity-tests.md).
+# Of the rule of thumb, for tests of a gap: of 100 bumps four more are found than at 1, and two fewer slopes (docs/parity-tests.md).
 TESTED = 0.8
 SHARED = 0.5  # of the people of each side: so many have one of few scores that both sides have, or such scores are joined by lines
 DENSE = 0.75  # two groups that fill less than this share of all groups' cells are compared on their own, as if there were no others

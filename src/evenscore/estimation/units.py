@@ -68,13 +68,15 @@ class Moments:
         scores = f"scores run from {number_text(self.low)} to {number_text(self.high)}"
         if self.binary and not (self.low >= 0 and self.high <= 1):
             return f"the {scores} {OUTSIDE}"
-        if not self.sd_outcome > 0:
+        if (
+            self.binary or not self.sd_outcome > 0
+        ):  # scores from 0 to 1 may be probabilities, however wrong: to be told of, not hidden
             return ""
         outcomes = f"outcomes have mean {number_text(self.mean_outcome)} and standard deviation {number_text(self.sd_outcome)}"
         if self.squared_difference > WORST * self.sd_outcome**2:
             return f"the {scores} (mean {number_text(self.mean_score)}), {outcomes}: such predictions would be far worse than none"
         smaller = SMALLER * abs(self.mean_score) < abs(self.mean_outcome) and SMALLER * self.sd_score < self.sd_outcome
-        if smaller and not self.binary:
+        if smaller:
             return f"the {scores} while {outcomes}"
         return ""
 

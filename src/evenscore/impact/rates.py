@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenscore.calibration.maps import GroupMap
+from evenscore.decisions.rates import share_above
 from evenscore.estimation.inference import draw_normal
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Ints
@@ -100,7 +101,7 @@ class Pieces:
 
     def above(self, cut: Floats) -> Floats:
         """The share of people whose calibrated score is at or above the draw's cut, (n,)."""
-        return np.asarray((self.mass * _share_above(self.low, self.high, cut[:, None])).sum(axis=1))
+        return np.asarray((self.mass * share_above(self.low, self.high, cut[:, None])).sum(axis=1))
 
     def above_now(self, cut: float) -> Floats:
         """The share whose score is, (n,); no piece reaches across a threshold."""
@@ -111,7 +112,7 @@ class Pieces:
         rates = np.empty((4, len(self.mass), len(cuts)))
         for number, cut in enumerate(cuts):
             now = (self.start >= cut).astype(np.float64)
-            then = _share_above(self.low, self.high, cuts_after[:, number, None])
+            then = share_above(self.low, self.high, cuts_after[:, number, None])
             for rate, share in zip(rates, (now, then, then * (1 - now), (1 - then) * now), strict=True):
                 rate[:, number] = np.einsum("dp,dp->d", self.mass, np.broadcast_to(share, self.mass.shape))
         before, after, gained, lost = np.clip(rates, 0, 1)  # draws of shares, and rounding, may pass either end
@@ -153,10 +154,3 @@ def map_ends(group_map: GroupMap, scores: Scores, values: Floats) -> tuple[Float
         level = values @ group_map.design(scores.low).T
         return level, level
     return values @ group_map.design(scores.low).T, values @ group_map.design(scores.high).T
-
-
-def _share_above(low: Floats, high: Floats, cut: Floats) -> Floats:
-    """The share of each piece where a straight line from low to high is at or above the cut."""
-    top, span = np.maximum(low, high), np.abs(high - low)
-    flat = span <= 1e-300
-    return np.where(flat, top >= cut, np.clip((top - cut) / np.where(flat, 1.0, span), 0, 1))

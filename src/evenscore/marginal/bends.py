@@ -51,7 +51,7 @@ class Bends:
         weights = read @ curve
         return cls(everybody, curve @ sums.Y, weights, weights - there)
 
-    def too_large(self, gaps: Differences) -> Mask:
+    def too_large(self, gaps: Differences[Levels]) -> Mask:
         """Which gaps one common curve could have moved by more than a share of their standard error, (n_pairs,)."""
         apart = self.weights[gaps.left] - self.weights[gaps.right]
         hidden = np.abs(apart @ self.everybody.sums.Y) - self._noise(apart, gaps.levels)

@@ -70,11 +70,9 @@ class Cut:
 def make_cut(tally: Tally, threshold: Any, positive: str) -> Cut:
     """The cut at a threshold that the tally's lattice knows exactly."""
     require_option("positive", positive, POSITIVE)
-    if not is_finite(threshold):
-        raise OptionError(f"threshold={shortened(threshold)} must be a score, such as 0.5")
-    value = float(threshold)
+    value = require_score(threshold)
     lattice = tally.lattice
-    _require_inside(tally, value, positive)
+    require_inside(tally, value, positive)
     first = lattice.first_cell(value)
     if first is None:
         raise DataError(
@@ -91,14 +89,19 @@ def make_cut(tally: Tally, threshold: Any, positive: str) -> Cut:
 
 def make_cuts(tally: Tally, threshold: Any, positive: str) -> list[Cut]:
     """The cut of each group, in their order: the same for all, or by group."""
+    return [make_cut(tally, value, positive) for value in thresholds_of(tally, threshold)]
+
+
+def thresholds_of(tally: Tally, threshold: Any) -> list[Any]:
+    """What is given as the threshold of each group, in their order."""
     if not isinstance(threshold, Mapping):
-        return [make_cut(tally, threshold, positive)] * len(tally.groups)
+        return [threshold] * len(tally.groups)
     missing = [group for group in tally.groups if group not in threshold]
     unknown = [group for group in threshold if group not in tally.groups]
     if missing or unknown:
         which = f"has none for {listing(map(repr, missing))}" if missing else f"names {listing(map(repr, unknown))}"
         raise OptionError(f"threshold by group {which}; the groups are: {listing(map(repr, tally.groups))}")
-    return [make_cut(tally, threshold[group], positive) for group in tally.groups]
+    return [threshold[group] for group in tally.groups]
 
 
 def cut_words(cuts: Sequence[Cut], groups: Sequence[Any]) -> str:
@@ -108,7 +111,14 @@ def cut_words(cuts: Sequence[Cut], groups: Sequence[Any]) -> str:
     return "the thresholds " + listing(f"{cut.threshold:g} ({label_text(group)})" for cut, group in zip(cuts, groups, strict=True))
 
 
-def _require_inside(tally: Tally, value: float, positive: str) -> None:
+def require_score(threshold: Any) -> float:
+    """A threshold as a number."""
+    if not is_finite(threshold):
+        raise OptionError(f"threshold={shortened(threshold)} must be a score, such as 0.5")
+    return float(threshold)
+
+
+def require_inside(tally: Tally, value: float, positive: str) -> None:
     """A threshold beyond all scores decides nothing; rows with the positive decision only may begin a little further on."""
     vectors = [group.vectors.under("user") for group in tally.group_tallies]
     weight = np.sum([sums["W"] + sums["U"] for sums in vectors], axis=0)

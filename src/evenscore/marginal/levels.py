@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -27,6 +28,30 @@ from evenscore.estimation.spreads import (
 from evenscore.marginal.boundary import Edge
 from evenscore.tallies.pairs import PairMatrices
 from evenscore.types import Floats, Ints, Mask
+
+
+class GroupLevels(Protocol):
+    """What differences are made of, (n,) each: estimates, how they are distributed, and what they may be.
+
+    scatter: of outcomes that are not 0/1.
+    """
+
+    @property
+    def level(self) -> Floats:
+        """The estimates."""
+
+    @property
+    def side(self) -> SideLaw:
+        """How they are distributed."""
+
+    @property
+    def scatter(self) -> Scatter | None:
+        """Of outcomes that are not 0/1."""
+
+    @property
+    def bounds(self) -> tuple[Floats, Floats]:
+        """What they may be."""
+
 
 Shared = Mapping[tuple[int, int], PairMatrices]
 BISECTIONS = 16
@@ -88,24 +113,27 @@ class Levels:
         return float(np.clip(shared / size, -1, 1)) if size > 0 else 0.0
 
 
+AnyLevels = TypeVar("AnyLevels", bound=GroupLevels)
+
+
 @dataclass(frozen=True)
-class Differences:
+class Differences(Generic[AnyLevels]):
     """Gaps of n pairs of groups, left minus right by position; together: the correlation of the two levels, (n,)."""
 
-    levels: Levels
+    levels: AnyLevels
     left: Ints
     right: Ints
     together: Floats
 
     @classmethod
-    def of(cls, levels: Levels, left: Ints, right: Ints, shared: Shared) -> Differences:
+    def of(cls, levels: Levels, left: Ints, right: Ints, shared: Shared) -> Differences[Levels]:
         """With users that are in both groups; shared: by position of the two."""
         together = np.zeros(len(left))
         if shared:
             for number, (i, j) in enumerate(zip(left.tolist(), right.tolist(), strict=True)):
                 if (i, j) in shared:
                     together[number] = levels.correlation(i, j, shared[i, j])
-        return cls(levels, left, right, together)
+        return Differences(levels, left, right, together)
 
     @cached_property
     def sides(self) -> tuple[SideLaw, SideLaw]:
@@ -163,8 +191,8 @@ class Differences:
 
         return np.where(self.null.variance > 0, 2 * special.ndtr(-np.abs(self.null.z(self.size))), np.nan)
 
-    def detectable(self, alpha: float) -> Floats:
-        """The gap that is found with probability ``POWER`` whichever group is higher, by bisection.
+    def detectable(self, alpha: float, chance: float = POWER) -> Floats:
+        """The gap that is found with probability ``chance`` whichever group is higher, by bisection.
 
         A direction in which a rate would have to be below 0 or above 1 is not asked for, unless both are such.
         """
@@ -176,7 +204,7 @@ class Differences:
             (up, can_rise), (down, can_fall) = self._power(middle, alpha), self._power(-middle, alpha)
             neither = ~(can_rise | can_fall)
             power = np.minimum(np.where(can_rise | neither, up, 1.0), np.where(can_fall | neither, down, 1.0))
-            low, high = np.where(power >= POWER, low, middle), np.where(power >= POWER, middle, high)
+            low, high = np.where(power >= chance, low, middle), np.where(power >= chance, middle, high)
         return np.where(self.null.variance > 0, high, np.nan)
 
     def _power(self, gap: Floats, alpha: float) -> tuple[Floats, Mask]:

@@ -49,7 +49,9 @@ class Pairing:
     seed: int
 
 
-def differences(edges: Sequence[Edge | None], pairs: Sequence[tuple[int, int]], shared: Shared) -> tuple[Differences | None, Mask]:
+def differences(
+    edges: Sequence[Edge | None], pairs: Sequence[tuple[int, int]], shared: Shared
+) -> tuple[Differences[Levels] | None, Mask]:
     """The gaps of those pairs of which both groups have a level, and which these are, (n_pairs,)."""
     known = [number for number, edge in enumerate(edges) if edge is not None]
     place = {number: position for position, number in enumerate(known)}
@@ -100,7 +102,7 @@ def _scatter(standings: Sequence[Standing], judged: Mask, chosen: Sequence[tuple
     return size[left] + size[right]
 
 
-def _reasons(gaps: Differences, scatter: Floats) -> list[str]:
+def _reasons(gaps: Differences[Levels], scatter: Floats) -> list[str]:
     """Why a gap cannot be judged, if so: nothing varies, or too little is known about how far chance takes it."""
     reasons = []
     skewed, constant = np.abs(gaps.null.skewness) > SKEWNESS[1], ~(gaps.null.variance > ROUNDING * scatter)
@@ -124,7 +126,7 @@ def _rare(edge: Edge, common: float) -> str:
     return f"fewer than 1 expected {event} in {edge.side.name} at the threshold, too few to judge it by"
 
 
-def _numbers(gaps: Differences, alpha: float, n_pairs: int, tolerance: float | None) -> dict[str, Floats]:
+def _numbers(gaps: Differences[Levels], alpha: float, n_pairs: int, tolerance: float | None) -> dict[str, Floats]:
     """What is known about gaps that can be judged, before their number is allowed for."""
     from scipy import special
 
@@ -145,7 +147,7 @@ def _numbers(gaps: Differences, alpha: float, n_pairs: int, tolerance: float | N
     }
 
 
-def _adjust(gaps: Differences, p_values: Floats, seed: int) -> tuple[Floats, str]:
+def _adjust(gaps: Differences[Levels], p_values: Floats, seed: int) -> tuple[Floats, str]:
     """Single-step adjusted p-values from joint draws of all groups' levels, as pairs share groups; nan stays."""
     from scipy import special
 
@@ -168,7 +170,7 @@ def _adjust(gaps: Differences, p_values: Floats, seed: int) -> tuple[Floats, str
     return adjusted, how if complete else how + ", far tails by Holm's method"
 
 
-def _covariance(gaps: Differences) -> Floats:
+def _covariance(gaps: Differences[Levels]) -> Floats:
     """Of all groups' levels, (n_groups, n_groups)."""
     variance = gaps.levels.variance
     covariance = np.diag(variance)

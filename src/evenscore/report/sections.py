@@ -6,6 +6,7 @@ from evenscore.auditing.audit_result import Audit, Subject
 from evenscore.calibration.repair_state import NOT_SHOWN, SHOWN, UNJUDGED, UNTESTED, VERIFIED
 from evenscore.estimation.verdict import DISPARITY
 from evenscore.report import words
+from evenscore.report.decision_section import decision_section
 from evenscore.report.document import Chapter, Document, Fact, Section
 from evenscore.report.estimate_charts import error_chart, impact_chart, marginal_chart, placebo_chart, threshold_chart
 from evenscore.report.score_charts import curve_chart, gap_charts, outcome_chart, shown_curves
@@ -88,7 +89,7 @@ def _facts(audit: Audit) -> tuple[Fact, ...]:
 
 def _chapter(subject: Subject, place: int, several: bool) -> Chapter:
     prefix = f"s{place}-" if several else ""
-    makers = (_parity, _pairs, _ordering, _calibration, _decision, _repair, _placebo, _groups)
+    makers = (_parity, _pairs, _ordering, _calibration, _decision, _rates, _repair, _placebo, _groups)
     sections = [section for make in makers if (section := make(subject, prefix)) is not None]
     return Chapter(f"{prefix}subject", subject.name, subject.verdict, tuple(sections), _sentences(subject))
 
@@ -184,6 +185,10 @@ def _decision(subject: Subject, prefix: str) -> Section | None:
         tables=(sheet(test.rows(), "Pairs of groups at the threshold; gap is group a minus group b", limit=SHOWN_PAIRS),),
         notes=tuple(map(_end, notes)),
     )
+
+
+def _rates(subject: Subject, prefix: str) -> Section | None:
+    return decision_section(subject.decisions, prefix)
 
 
 def _repair(subject: Subject, prefix: str) -> Section | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 from evenscore.auditing.audit_result import Audit, Subject
 from evenscore.estimation.verdict import DISPARITY
+from evenscore.report.decision_text import impact_block
 from evenscore.report.words import (
     MOST_NAMED,
     at_some_scores,
@@ -17,9 +17,9 @@ from evenscore.report.words import (
     subject_headline,
     subject_sentences,
 )
+from evenscore.report.wrapping import wrap
 from evenscore.tables import printable, text_table
 
-WIDTH = 96
 INK = {"disparity": "31;1", "inconclusive": "33;1", "parity": "36;1"}
 
 
@@ -36,18 +36,20 @@ def audit_text(audit: Audit, colour: bool = False) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
-def wrap(text: str, indent: str = "  ") -> str:
-    """A paragraph of the terminal's width."""
-    return textwrap.fill(printable(text, 600), WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")
-
-
 def _ink(verdict: str, colour: bool) -> str:
     return f"\x1b[{INK[verdict]}m{verdict.upper()}\x1b[0m" if colour else verdict.upper()
 
 
 def _subject(audit: Audit, subject: Subject, colour: bool) -> str:
     several = [f"  {printable(subject.name, 90)}"] if len(audit.subjects) > 1 else []
-    blocks = [*several, _data(subject), _verdict(subject, audit, colour), text_table(subject.parity.rows()), _more(subject)]
+    blocks = [
+        *several,
+        _data(subject),
+        _verdict(subject, audit, colour),
+        text_table(subject.parity.rows()),
+        impact_block(subject.decisions),
+        _more(subject),
+    ]
     return "\n\n".join(block for block in blocks if block)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.marginal.marginal_result import MarginalTest
-from evenscore.report.text import wrap
+from evenscore.report.wrapping import wrap
 from evenscore.tables import p_text, printable, text_table
 from evenscore.tallies.tally_state import Tally
 from evenscore.thresholds.thresholds_result import Thresholds

@@ -336,6 +336,7 @@ def _subject_limits(subject: Subject) -> list[str]:
         "calibration": "calibration error",
         "thresholds": "other thresholds",
         "impact": "impact on decisions",
+        "decisions": "rates of decisions",
         "repair": "repair",
         "accuracy": "squared error before the repair",
         "placebo": "false alarms on this data",

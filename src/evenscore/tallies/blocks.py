@@ -57,6 +57,9 @@ CUBES, FOURTHS = ("T0", "T1", "T2", "T3"), ("Q0", "Q1", "Q2", "Q3", "Q4")
 HIGHER = Moments.single(
     **{name: Factor(w=3, y=k) for k, name in enumerate(CUBES)}, **{name: Factor(w=4, y=k) for k, name in enumerate(FOURTHS)}
 )
+ALL = Factor(rows="all")
+ALL_ROWS = Moments.single(R2=Factor(w=2, rows="all"), R3=Factor(w=3, rows="all"))
+ALL_PAIRS = Moments({"aa": (ALL, ALL)})
 BLOCKS = {
     block.name: block
     for block in (
@@ -64,7 +67,10 @@ BLOCKS = {
         Block("folds", "folds", FOLDED, required=True),
         Block("pairs", "pairs", USER_PAIRS, required=True),
         Block("higher", "vectors", HIGHER),
+        Block("all_rows", "vectors", ALL_ROWS),
+        Block("all_pairs", "pairs", ALL_PAIRS),
     )
 }
 REQUIRED = tuple(name for name, block in BLOCKS.items() if block.required)
-COUNTED = tuple(BLOCKS)  # what a scan of rows makes
+EVERYONE = ("all_rows", "all_pairs")  # of rows with an outcome or not; kept only where some have none
+COUNTED = tuple(name for name in BLOCKS if name not in EVERYONE)  # what a scan of rows always makes

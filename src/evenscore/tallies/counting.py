@@ -7,7 +7,7 @@ keeps the way back to the row's score. All sums follow in cache-sized chunks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from evenscore.data.coding import FOLDS, Users, folds
 from evenscore.data.observations import Observations, one_row_each
 from evenscore.tallies.blocks import CUBES, FOLDED, FOURTHS, HIGHER
+from evenscore.tallies.everyone import attach_everyone, has_unlabelled
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.pairing import Segments, lengths_from, pair_sums
 from evenscore.tallies.pairs import PairSums
@@ -64,7 +65,14 @@ def count(observations: Observations, lattice: Lattice, progress: Progress | Non
         dropped=observations.dropped,
         frame_kind=observations.frame if observations.frame in ("pandas", "polars", "pyarrow") else None,
     )
+    if has_unlabelled(counted_all):
+        counted_all = attach_everyone(counted_all, count(_all_labelled(observations), lattice, centre=0.0))
     return drop_overflow(counted_all)
+
+
+def _all_labelled(observations: Observations) -> Observations:
+    """The same rows, each with an outcome of 0: only where they are and what they weigh is asked for."""
+    return replace(observations, outcome=np.zeros(observations.n_rows, dtype=np.uint8), binary=True, labelled=None)
 
 
 def _mean_outcome(observations: Observations) -> float:

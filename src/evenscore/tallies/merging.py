@@ -12,6 +12,8 @@ import numpy as np
 from evenscore.data.groups import MAX_GROUPS, label_key
 from evenscore.data.observations import Columns
 from evenscore.errors import MergeError, listing
+from evenscore.tallies.blocks import EVERYONE
+from evenscore.tallies.everyone import complete
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.reshaping import drop_blocks, recentre, remap
@@ -61,6 +63,8 @@ def add(a: Tally, b: Tally) -> Tally:
 
 def _same_blocks(a: Tally, b: Tally) -> tuple[Tally, Tally]:
     """Both without the blocks that only one of them has."""
+    if set(EVERYONE) & {*a.block_names, *b.block_names}:
+        a, b = complete(a), complete(b)
     known = {**a.left_out, **b.left_out}
     for name in sorted(set(a.block_names) ^ set(b.block_names)):
         reason = known.get(name, "only one of the tallies that were added has it")
@@ -175,5 +179,6 @@ def _merged_columns(a: Tally, b: Tally) -> Columns | None:
     known = [tally.columns for tally in ordered if tally.columns is not None]
     if not known:
         return None
-    either = {name: next(filter(None, (getattr(columns, name) for columns in known)), None) for name in ("weight", "count")}
-    return replace(known[0], **either)
+    weight = next(filter(None, (columns.weight for columns in known)), None)
+    count = next(filter(None, (columns.count for columns in known)), None)
+    return replace(known[0], weight=weight, count=count)

@@ -10,6 +10,7 @@ import numpy as np
 from evenscore.data.coding import FOLDS, Users, folds
 from evenscore.data.observations import Observations
 from evenscore.tallies.blocks import CUBES, FOLDED, FOURTHS, HIGHER, VECTORS
+from evenscore.tallies.everyone import attach_everyone
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.moments import Moments
 from evenscore.tallies.pairing import Segments, cross_sums, lengths_from, pair_sums
@@ -108,7 +109,30 @@ def tally_user_cells(rows: UserCells, zero: Tally, users: Users) -> Tally:
         n_spanning=n_spanning,
         sketch=np.unique(hashes[labelled])[:SKETCH],
     )
+    if not labelled.all() or (rows["a"] > rows["n"]).any():
+        tally = attach_everyone(tally, tally_user_cells(_all_labelled(rows), _with_higher(zero), users))
     return drop_overflow(tally)
+
+
+def _all_labelled(rows: UserCells) -> UserCells:
+    """The lines with every row taken as labelled, its outcome 0.
+
+    Squares and cubes of the weights of unlabelled rows are not in the lines: inside a line these rows are taken to weigh the same.
+    """
+    unlabelled = rows["a"] - rows["n"]
+    mean = np.divide(rows["u"], unlabelled, out=np.zeros_like(rows["u"]), where=unlabelled > 0)
+    zeros = np.zeros_like(rows["w"])
+    squares = rows["q0"] + unlabelled * mean**2
+    labelled_cubes = (
+        rows["c0"] if has_higher(rows) else np.divide(rows["q0"] ** 2, rows["w"], out=zeros.copy(), where=rows["w"] > 0)
+    )
+    flat = dict.fromkeys((*SUMS, *HIGHER_MOMENTS.names), zeros)
+    known = {"n": rows["a"], "a": rows["a"], "w": rows["w"] + rows["u"], "q0": squares}
+    return {name: rows[name] for name in PLACE} | flat | known | {"c0": labelled_cubes + unlabelled * mean**3}
+
+
+def _with_higher(zero: Tally) -> Tally:
+    return replace(zero, group_tallies=tuple(GroupTally.empty(zero.lattice.n_cells) for _ in zero.groups), binary=True, centre=0.0)
 
 
 def _segments(rows: Mapping[str, Array], owner: Ints) -> Segments:

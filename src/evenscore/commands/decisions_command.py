@@ -1,0 +1,161 @@
+"""``evenscore decisions``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evenscore.commands import DISPARITY
+from evenscore.commands.common import (
+    choice,
+    data_argument,
+    data_options,
+    find_group,
+    note_warnings,
+    output_options,
+    read_tally,
+    show,
+    stop_if_interrupted,
+    write_json,
+)
+from evenscore.commands.outputs import check_outputs, tell, write_text
+
+if TYPE_CHECKING:
+    from evenscore.tallies.tally_state import Tally
+
+METRICS = ("selection_rate", "prevalence", "tpr", "fpr", "fnr", "tnr", "ppv", "npv", "accuracy")
+PACKS = ("ll144", "model-card")
+MEDIAN = "median"
+
+
+@click.command(short_help="Selection rates, error rates and impact ratios of decisions by a threshold.")
+@data_argument
+@data_options
+@click.option(
+    "--threshold",
+    "thresholds",
+    multiple=True,
+    required=True,
+    metavar="SCORE|GROUP=SCORE|median",
+    help="The score at which decisions change; GROUP=SCORE for each group, or median for the scoring rate.",
+)
+@choice("--positive", ["above", "below"], "Which side of the threshold gets the positive decision.")
+@click.option("--reference", metavar="GROUP", help="Compare each group with this one only.")
+@click.option(
+    "--metric", "metrics", type=click.Choice(METRICS), multiple=True, help="Show these only, and end with 1 on a disparity."
+)
+@choice("--weighting", ["user", "row"], "Whether every user or every row counts the same.")
+@click.option("--tolerance", type=float, metavar="GAP", help="A difference that does not matter.")
+@click.option(
+    "--min-share", type=float, default=0.0, metavar="SHARE", help="Do not compare groups with a smaller share of the sample."
+)
+@click.option("--alpha", type=float, default=0.05, show_default=True, help="The level of tests and limits.")
+@click.option("--pack", type=click.Choice(PACKS), help="Write the tables of New York City's Local Law 144, or a model card.")
+@click.option("--report", metavar="PATH", help="Where the pack goes, in Markdown; by default to stdout.")
+@output_options
+@click.pass_context
+def decisions(
+    context: click.Context,
+    /,
+    data: tuple[str, ...],
+    json_path: str | None,
+    report: str | None,
+    pack: str | None,
+    quiet: bool,
+    **options: Any,
+) -> int:
+    """Selection rates, error rates and impact ratios by group, with limits that respect users.
+
+    \b
+    evenscore decisions risk.csv --score risk --outcome ill --group race --user id --threshold 0.05
+    evenscore decisions risk.csv ... --threshold men=0.05 --threshold women=0.04
+    evenscore decisions hired.csv --score fit --group sex --group race --independent --threshold 0.7 --pack ll144
+
+    Metrics cannot all be equal where groups differ in outcomes, so it ends with 1 only when --metric names some and one of
+    them shows a disparity; otherwise with 0, or 2 on bad usage or data.
+    """
+    if report is not None and pack is None:
+        raise click.UsageError("--report is where a pack goes; name one with --pack", context)
+    check_outputs({"--report": report, "--json": json_path}, data)
+    numbers = _read_thresholds(context, options["thresholds"])
+    if pack == "ll144" and not options["outcome"]:
+        options["outcome"] = options["score"]  # selection rates need none
+    notes: list[str] = []
+    with note_warnings(notes):
+        found = {}
+        for columns in _attributes(options["groups"], pack):
+            stop_if_interrupted(context)
+            cuts = tuple(value for value in numbers.values() if value is not None)
+            tally = read_tally(context, data, options | {"groups": columns}, notes, quiet, cuts=cuts)
+            show("counting decisions", quiet)
+            found[columns] = tally, _decide(tally, numbers, options, pack)
+        show("", quiet)
+    first = next(iter(found.values()))[1]
+    if json_path is not None:
+        results = {" × ".join(columns) or "group": result.to_dict() for columns, (_, result) in found.items()}
+        body = {"decisions": first.to_dict()} if len(found) == 1 else {"decisions": results}
+        write_json(json_path, {"data": list(data), **body, "notes": notes})
+    if pack is not None:
+        _write_pack(pack, found, report, data, notes)
+    elif not quiet and json_path != "-":
+        from evenscore.report.decision_text import decision_text
+
+        tell(decision_text(first, options["metrics"], notes))
+    shown = [row for _, result in found.values() for row in result.comparisons if row["metric"] in options["metrics"]]
+    return DISPARITY if any(row["verdict"] == "disparity" for row in shown) else 0
+
+
+def _read_thresholds(context: click.Context, given: tuple[str, ...]) -> dict[str, float | None]:
+    """Thresholds by the group's name, "" for all of them; None is the median."""
+    found: dict[str, float | None] = {}
+    for text in given:
+        name, _, number = text.rpartition("=")
+        if not name and number == MEDIAN:
+            found[""] = None
+            continue
+        try:
+            found[name] = float(number)
+        except ValueError:
+            raise click.UsageError(f"--threshold {text}: give a score such as 0.5, GROUP=0.5, or median", context) from None
+    if len(found) < len(given) or ("" in found and len(found) > 1):
+        raise click.UsageError("--threshold takes one score, or GROUP=SCORE once for each group", context)
+    return found
+
+
+def _attributes(groups: tuple[str, ...], pack: str | None) -> list[tuple[str, ...]]:
+    """What to group by: the intersection, and for Local Law 144 each column by itself as well."""
+    if pack != "ll144" or len(groups) < 2:
+        return [groups]
+    return [*((name,) for name in groups), groups]
+
+
+def _decide(tally: Tally, numbers: dict[str, float | None], options: dict[str, Any], pack: str | None) -> Any:
+    from evenscore.decisions import decision_metrics
+
+    threshold: Any = numbers.get("")
+    if "" in numbers and threshold is None:
+        threshold = MEDIAN
+    elif "" not in numbers:
+        threshold = {find_group(tally, "--threshold", name): value for name, value in numbers.items()}
+    return decision_metrics(
+        tally,
+        threshold=threshold,
+        positive=options["positive"],
+        reference=find_group(tally, "--reference", options["reference"]),
+        weighting="row" if pack == "ll144" else options["weighting"],
+        alpha=options["alpha"],
+        tolerance=options["tolerance"],
+        min_share=options["min_share"],
+    )
+
+
+def _write_pack(pack: str, found: dict[tuple[str, ...], Any], report: str | None, data: tuple[str, ...], notes: list[str]) -> None:
+    from evenscore.report.packs import ll144, model_card
+
+    tally, result = next(iter(found.values()))
+    text = ll144(found, data, notes) if pack == "ll144" else model_card(tally, result, data, notes)
+    if report is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(report, text)
