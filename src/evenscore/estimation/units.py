@@ -65,7 +65,7 @@ class Moments:
     @property
     def mismatch(self) -> str:
         """Why the two are not on one scale; empty when they may be."""
-        scores = f"scores run from {number_text(self.low)} to {number_text(self.high)}"
+        scores = f"scores run from {self.low:.6g} to {self.high:.6g}"
         if self.binary and not (self.low >= 0 and self.high <= 1):
             return f"the {scores} {OUTSIDE}"
         if (
