@@ -41,7 +41,7 @@ COST = np.random.default_rng(1).lognormal(7, 1, 800)
         (lambda frame: frame.assign(score=100 * frame.score), False),
         (lambda frame: frame.assign(score=300 + 550 * frame.score), False),
         (lambda frame: frame.assign(score=np.log(frame.score / (1 - frame.score))), False),
-        (lambda frame: frame.assign(outcome=(frame.score > 0.97).astype(int)), False),  # a percentile and a rare event
+        (lambda frame: frame.assign(outcome=(frame.score > 0.97).astype(int)), True),  # may be a probability that is far too high
         (lambda frame: frame.assign(score=COST * 1.3, outcome=COST * frame.score * 2), True),
         (lambda frame: frame.assign(score=np.log(COST), outcome=COST), False),
         (lambda frame: frame.assign(score=100 * frame.score, outcome=np.floor(4 * frame.score) + frame.outcome), False),

@@ -12,7 +12,7 @@ from evenscore.auditing.deciding import make_decision
 from evenscore.cli import main
 from evenscore.estimation.comparison import compare_groups
 from evenscore.estimation.overlap import find_overlap
-from evenscore.estimation.point_pairs import own_curves, point_pairs
+from evenscore.estimation.point_pairs import LIKELY, _joint_covariance, own_curves, point_pairs
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.tallies.view import GroupView
 
@@ -174,10 +174,23 @@ def test_what_no_decline_explains_against_brute_force():
     pairs = point_pairs(a, b)
     points, level = np.concatenate([a.points, b.points]), np.concatenate([a.level, b.level])
     of_b = np.arange(len(points)) >= len(a.points)
+    covariance = _joint_covariance(a, b)
+
+    def falls(first, second):
+        """By how much the curve falls from one point to a later one of its group, if that is likely."""
+        variance = covariance[first, first] + covariance[second, second] - 2 * covariance[first, second]
+        fall = level[first] - level[second]
+        return fall if fall > LIKELY * np.sqrt(max(variance, 0)) else 0.0
+
+    explained = 0
     for low, high, across in zip(pairs.low, pairs.high, pairs.across, strict=True):
-        between = (points >= points[low]) & (points <= points[high])
-        own, other = between & (of_b == of_b[low]), between & (of_b == of_b[high])
-        assert across == pytest.approx(level[own].min() - level[other].max())
+        between = np.flatnonzero((points >= points[low]) & (points <= points[high]))
+        own, other = between[of_b[between] == of_b[low]], between[of_b[between] == of_b[high]]
+        least = level[low] - max(falls(low, later) for later in own)
+        most = level[high] + max(falls(earlier, high) for earlier in other)
+        assert across == pytest.approx(least - most)
+        explained += across < level[low] - level[high]
+    assert 0 < explained < len(pairs.low)
 
 
 # The headline

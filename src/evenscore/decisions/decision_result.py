@@ -137,9 +137,10 @@ class DecisionMetrics(Table):
             names = [metric for metric, why in self.unavailable.items() if why == reason]
             notes.append(f"not given: {', '.join(names)}, because {reason}")
         notes += [f"{label_text(group)} is not compared: {reason}" for group, reason in self.left_out.items()]
-        shown = [row for row in self.comparisons if row["verdict"] == "disparity"]
         if self.comparisons:
-            notes.append(f"{len(shown)} of {len(self.comparisons)} comparisons show a difference; p adjusted by {self.adjustment}")
+            shown = dict.fromkeys(row["metric"] for row in self.comparisons if row["verdict"] == "disparity")
+            found = f"a difference is shown in {', '.join(shown)}" if shown else "no difference is shown"
+            notes.append(f"{found}; p adjusted by {self.adjustment}")
         if np.isfinite(self.equal_below):
             notes.append(
                 f"four fifths is a convention, not a verdict: the worst impact ratio of equal groups of these sizes would be below "
