@@ -75,7 +75,7 @@ def test_size_when_overlapping_and_calibrated():
         user = np.repeat(np.arange(400), 3)
         draw = np.where(rng.random(1200) < 0.6, rng.random(400)[user], rng.random(1200))
         data = {"s": rng.random(1200), "y": draw < 0.4, "g": user % 2, "u": user}
-        rejected += es.ordering_test(es.tally(data, **NAMES)).p_value < 0.05
+        rejected += es.ordering_test(es.tally(data, **NAMES, cells=64)).p_value < 0.05
     assert rejected / 200 < 0.095
 
 

@@ -107,6 +107,7 @@ def coverage(spec, tally_of, runs, user=None):
     return np.mean(inside)
 
 
+@pytest.mark.slow
 def test_limits_know_that_the_calibrator_is_uncertain():
     """A calibrator of 500 users a group and 1500 queries: its error is most of what there is."""
     spec = simulate_ranking(1500, items=8, curve=GAP)

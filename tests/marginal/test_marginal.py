@@ -175,7 +175,7 @@ def test_no_false_alarm_on_the_other_side():
     alarms = 0
     for run in range(60):
         data = es.simulate(300, curve=(0, 0.5), outcome_correlation=0.5, rows_per_user=2).data(seed=(4, run))
-        test = es.marginal_test(es.tally(data, **SIMULATED, cuts=[0.6]), threshold=0.6, both=False)
+        test = es.marginal_test(es.tally(data, **SIMULATED, cuts=[0.6], cells=64), threshold=0.6, both=False)
         alarms += any(side.p_value <= 0.05 for side in test.other_side)
     assert alarms <= 9  # 60 times 5 % plus 3.5 standard deviations
 
@@ -215,11 +215,12 @@ def test_family_wise_error_of_four_groups():
     false = 0
     for run in range(120):
         data = es.simulate(150, groups=list("abcd"), rows_per_user=2, outcome_correlation=0.5).data(seed=(8, run))
-        test = es.marginal_test(es.tally(data, **SIMULATED, cuts=[0.5]), threshold=0.5, both=False)
+        test = es.marginal_test(es.tally(data, **SIMULATED, cuts=[0.5], cells=64), threshold=0.5, both=False)
         false += test.verdict == "disparity"
     assert false <= 15  # 120 times 5 % plus 3.5 standard deviations
 
 
+@pytest.mark.slow
 def test_size_when_only_the_level_at_the_threshold_is_common():
     """Slopes and densities differ; the null is true at the threshold and nowhere else."""
     spec = es.simulate(
