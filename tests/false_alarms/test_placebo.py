@@ -141,16 +141,20 @@ def test_runs_in_which_nothing_can_be_judged_are_counted():
 # Whatever the rows come in
 
 
+@pytest.fixture(scope="module")
+def expected():
+    return p_values(es.placebo(ROWS, **SHORT, runs=2))
+
+
 @pytest.mark.parametrize("name", CONTAINERS)
-def test_containers(name):
-    assert p_values(es.placebo(CONTAINERS[name](ROWS), **SHORT, runs=2)) == p_values(es.placebo(ROWS, **SHORT, runs=2))
+def test_containers(name, expected):
+    assert p_values(es.placebo(CONTAINERS[name](ROWS), **SHORT, runs=2)) == expected
 
 
-def test_files_relations_and_ibis_tables(tmp_path, monkeypatch):
+def test_files_relations_and_ibis_tables(tmp_path, monkeypatch, expected):
     frame = pd.DataFrame(ROWS)
     frame.to_parquet(tmp_path / "rows.parquet")
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    expected = p_values(es.placebo(ROWS, **SHORT, runs=2))
     sources = [tmp_path / "rows.parquet", tmp_path / "rows.csv", duckdb.connect().from_df(frame)]
     ibis = pytest.importorskip("ibis")
     sources.append(ibis.memtable(pa.table(ROWS)))

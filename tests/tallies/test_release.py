@@ -196,3 +196,15 @@ def test_what_cannot_be_released_says_so():
         es.tally(data, **NAMES, weight="v").release()
     with pytest.raises(es.DataError, match="empty"):
         es.Tally.zero(tally.lattice).release()
+
+
+@pytest.mark.parametrize("weighted_first", [True, False])
+def test_a_sum_that_holds_weighted_rows_is_not_released(weighted_first):
+    """Whichever part is the larger: its names are kept, but not at the price of what the other part is."""
+    columns = {"score": "score", "outcome": "outcome", "group": "group", "user": "user"}
+    small, large = (es.simulate(n).data(seed=n) for n in (100, 300))
+    large["user"] = large["user"] + 10_000
+    parts = [es.tally(small | {"v": np.ones(len(small["score"]))}, **columns, weight="v"), es.tally(large, **columns)]
+    merged = parts[0] + parts[1] if weighted_first else parts[1] + parts[0]
+    with pytest.raises(es.DataError, match="survey weights"):
+        merged.release()

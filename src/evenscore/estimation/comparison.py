@@ -19,6 +19,9 @@ from evenscore.types import Floats
 
 OVERLAP = np.array([0.05, 0.95])
 SIDE_BYTES = 1 << 29  # of dense pair matrices that are kept for the next comparison
+# Of the rule of thumb, for tests of a gap: four more bumps in a hundred are found than at 1, for two fewer slopes and as many shifts
+# (docs/parity-tests.md).
+TESTED = 0.8
 DENSE = 0.75  # two groups that fill less than this share of all groups' cells are compared on their own, as if there were no others
 
 
@@ -63,10 +66,10 @@ class Comparison:
         settled = settle(smoothing, self.sides, rare=True)
         if not isinstance(smoothing.bandwidth, str) or self.unsmoothed:
             return settled
+        least = NARROWEST * self.a.lattice.cell_width
+        h = max(TESTED * settled.h, least) if smoothing.bandwidth == "test" else settled.h
         low, high = overlap(self)
-        if low < high:
-            return settled.at(min(settled.h, max((high - low) / 2, NARROWEST * self.a.lattice.cell_width)))
-        return settled
+        return settled.at(min(h, max((high - low) / 2, least)) if low < high else h)
 
     def pooled_fit(self, smoothing: Smoothing) -> Floats:
         """The curve of both sides together at the cells, (n_cells,); a cell that nothing can be fitted at has its mean."""
@@ -98,7 +101,9 @@ class Sides:
         self.views = GroupView.each(tally, weighting)
         self.cells = np.flatnonzero(np.any([view.sums.W > 0 for view in self.views], axis=0))
         self.kept = max(2, SIDE_BYTES // (32 * len(self.cells) ** 2 + 1))
-        self.side = lru_cache(maxsize=self.kept)(lambda index: self.views[index].at(self.cells))
+        views, cells = self.views, self.cells
+        # Not a method: a cache that held the object would keep it alive until the next collection of cycles.
+        self.side = lru_cache(maxsize=self.kept)(lambda index: views[index].at(cells))
 
     @cached_property
     def whole(self) -> GroupView:

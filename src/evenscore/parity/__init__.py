@@ -126,7 +126,7 @@ def parity_test(
     weighting
         "user": every user counts the same, however many rows; "row": every row does. Both respect users in the variance.
     bandwidth
-        "test" (1.06 sd users^-1/5, shared by the two groups), another rule, or a number in units of the scale.
+        "test" (0.85 sd users^-1/5, shared by the two groups), another rule, or a number in units of the scale.
     grid
         Scores to look at; by default where both groups have people.
     both

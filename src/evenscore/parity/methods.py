@@ -25,7 +25,7 @@ COMPONENTS = {
     "multiscale": {"multiscale": 1.0},
     "l2": {"l2": 1.0},
     "cumulative": {"cumulative": 1.0},
-    "combined": {"sup": 1 / 2, "l2": 1 / 4, "cumulative": 1 / 4},
+    "combined": {"sup": 0.6, "l2": 0.2, "cumulative": 0.2},
 }
 METHODS = (*COMPONENTS, *CORRECTIONS)
 AUTO = "combined"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -170,6 +171,13 @@ def _common_centre(a: Tally, b: Tally) -> float:
 
 
 def _merged_columns(a: Tally, b: Tally) -> Columns | None:
-    """The columns of either; where they are called differently the larger tally's names are kept."""
+    """The columns of either; where they are called differently the larger tally's names are kept.
+
+    A weight or a count that either has is kept: what is refused for weighted rows is refused for a sum that holds some.
+    """
     ordered: Iterable[Tally] = sorted((a, b), key=lambda tally: (-sum(tally.n_rows.values()), str(tally.columns)))
-    return next((tally.columns for tally in ordered if tally.columns is not None), None)
+    known = [tally.columns for tally in ordered if tally.columns is not None]
+    if not known:
+        return None
+    either = {name: next(filter(None, (getattr(columns, name) for columns in known)), None) for name in ("weight", "count")}
+    return replace(known[0], **either)
