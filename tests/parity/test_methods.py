@@ -235,7 +235,8 @@ def test_a_gap_within_the_tolerance_is_no_disparity():
 def test_size_at_the_edge_of_the_tolerance():
     """A true gap of exactly the tolerance is called a disparity at most 5 % of the time."""
     rejected = [
-        es.parity_test(tally_of(simple(n_users=600, seed=seed, gap=0.1), cells=64), tolerance=0.1, both=False).verdict == "disparity"
+        es.parity_test(tally_of(simple(n_users=600, seed=seed, gap=0.1), cells=64), tolerance=0.1, both=False).verdict
+        == "disparity"
         for seed in range(100)
     ]
     assert np.mean(rejected) < 0.09
