@@ -96,3 +96,18 @@ def test_what_cannot_be_planned_says_so():
     data = {"s": [0.1] * 50 + [0.9] * 50, "y": [0, 1] * 50, "g": ["a"] * 50 + ["b"] * 50, "u": range(100)}
     plan = es.plan(es.tally(data, **NAMES), gap=0.1)
     assert "cannot be planned" in repr(plan)
+
+
+def test_plan_for_a_metric_is_what_decision_metrics_detects():
+    """With the users at hand the plan gives the difference beside the comparison, and four times the users half of it."""
+    data = es.simulate(800, rows_per_user=3).data(seed=2)
+    tally = es.tally(data, score="score", outcome="outcome", group="group", user="user", cuts=[0.5])
+    now = es.plan(tally, metric="prevalence", threshold=0.5)
+    more = es.plan(tally, metric="prevalence", threshold=0.5, users=4 * 1600)
+    assert more.gap == pytest.approx(now.gap / 2, rel=0.03)
+    needed = es.plan(tally, metric="prevalence", threshold=0.5, gap=now.gap)
+    assert sum(needed.users.values()) == pytest.approx(1600, rel=0.03)
+    with pytest.raises(es.OptionError, match="metric= needs threshold="):
+        es.plan(tally, metric="tpr")
+    with pytest.raises(es.OptionError, match="'tpr'"):
+        es.plan(tally, metric="recall", threshold=0.5)

@@ -83,3 +83,17 @@ def test_bad_use_is_no_assertion(fair, options, words):
 def test_a_tally_takes_no_columns(fair):
     with pytest.raises(es.EvenscoreError, match="counted already: score"):
         assert_no_disparity(es.tally(few(fair), **COLUMNS), score="score")
+
+
+def test_assert_metric_holds_limits_not_estimates():
+    from evenscore.testing import assert_metric
+
+    data = es.simulate(800, rows_per_user=3).data(seed=2)
+    tally = es.tally(data, score="score", outcome="outcome", group="group", user="user", cuts=[0.5])
+    found = assert_metric(tally, "tpr", threshold=0.5, at_least=0.5, at_most=0.9, max_difference=0.2, min_ratio=0.7)
+    low = min(found.of(group, "tpr")["ci_low"] for group in found.groups)
+    for asked in ({"at_least": low + 0.001}, {"at_most": 0.6}, {"max_difference": found.difference("tpr")["ci_high"] - 1e-6}):
+        with pytest.raises(AssertionError, match="tpr: "):
+            assert_metric(tally, "tpr", threshold=0.5, **asked)
+    with pytest.raises(es.OptionError, match="at_least="):
+        assert_metric(tally, "tpr", threshold=0.5)

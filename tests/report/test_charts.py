@@ -40,13 +40,15 @@ def results():
         "impact": es.classification_impact(tally, threshold=0.5),
         "impacts": es.classification_impact(tally, threshold=[0.3, 0.5]),
         "calibrator": es.calibrate(tally),
+        "decisions": es.decision_metrics(tally, threshold=0.5),
+        "roc": es.decision_curves(tally),
     }
 
 
 NAMES_OF_RESULTS = ("tally", "few", "curves", "points", "parity", "ordering", "plan", "marginal", "thresholds", "error", "impact")
 
 
-@pytest.mark.parametrize("name", [*NAMES_OF_RESULTS, "impacts", "calibrator"])
+@pytest.mark.parametrize("name", [*NAMES_OF_RESULTS, "impacts", "calibrator", "decisions", "roc"])
 def test_both_drawings_show_the_same(results, name):
     result = results[name]
     panel = PANELS[type(result)](result)

@@ -13,6 +13,8 @@ from evenscore.auditing.audit_comparison import AuditComparison
 from evenscore.auditing.audit_result import Audit
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.verification import Verification, rms_gap
+from evenscore.decisions.decision_result import DecisionMetrics
+from evenscore.decisions.over_thresholds import DecisionCurves
 from evenscore.errors import EvenscoreError, require_option
 from evenscore.estimation.fitted_curves import Curves
 from evenscore.estimation.smoothing import unsmoothed
@@ -25,7 +27,7 @@ from evenscore.multiobjective.sweep import WeightSweep
 from evenscore.ordering import OrderingTest
 from evenscore.parity.parity_result import ParityTest
 from evenscore.planning import Plan
-from evenscore.report import estimate_charts
+from evenscore.report import decision_charts, estimate_charts
 from evenscore.report.chart import Axis, Limits, Panel, Rule, Series
 from evenscore.report.pyplot import Display, draw
 from evenscore.report.score_charts import DENSITY_BINS, curve_panel, gap_panel, pair_name, score_axis, share_of_people
@@ -198,6 +200,8 @@ PANELS: dict[type, Callable[..., Any]] = {
     CalibrationError: estimate_charts.error_panel,
     Calibrator: calibrator_panel,
     Curves: curve_panel,
+    DecisionCurves: decision_charts.roc_panel,
+    DecisionMetrics: decision_charts.decision_panel,
     Impact: estimate_charts.impact_panel,
     MarginalTest: estimate_charts.marginal_panel,
     OrderingTest: estimate_charts.ordering_panel,
