@@ -172,6 +172,8 @@ def _pool(document: dict[str, Any]) -> set[float]:
         found |= {float(sum(row.get(name, 0) for row in rows)) for name in COUNTS for rows in (groups, judged)}
         found |= {float(len(judged)), float(len(groups) - len(judged))}
         found |= {float(len(groups)), float(len(pairs)), float(len(subject["tests"]["ordering"]["pairs"]))}
+        for decided in (subject.get("decision") or {"pairs": []})["pairs"]:
+            found |= {float(sum(pair["decided_by"] == decided["decided_by"] for pair in subject["decision"]["pairs"]))}
         for test in subject["tests"].values():
             shown = len([pair for pair in test["pairs"] if pair["verdict"] == "disparity"])
             unjudged = len([pair for pair in test["pairs"] if pair["p_value"] is None])
@@ -322,13 +324,13 @@ def _limits(row: dict[str, Any]) -> Iterator[str]:
         slack = SLACK * max(1.0, *map(abs, values))
         if not low - slack <= middle <= high + slack:
             yield f"{names[0]} = {middle} outside of {low} to {high}"
-        if (
-            low == high
-            and names[1] in ("ci_low", "band_low")
-            and row.get("se", 1.0) > 1e-6 * abs(high) + 1e-6
-            and "per_row" not in row
-        ):
+        if low == high != 0 and names[1] in ("ci_low", "band_low") and not _may_be_exact(row, high):
             yield f"{names[0]} = {middle} as if it were known exactly"
+
+
+def _may_be_exact(row: dict[str, Any], value: float) -> bool:
+    """Whether outcomes do not vary, or a reason beside the limits says why they are one."""
+    return row.get("se", 1.0) <= 1e-6 * abs(value) + 1e-6 or bool(row.get("reason"))
 
 
 def _headline(document: dict[str, Any]) -> Iterator[str]:

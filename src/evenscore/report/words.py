@@ -11,7 +11,7 @@ import numpy as np
 from evenscore.auditing.audit_result import Audit, Subject
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.parity.parity_result import PairTest, ParityTest, Region
-from evenscore.tables import label_text, number_text, p_text
+from evenscore.tables import label_text, number_text, p_text, p_words
 
 MOST_NAMED = 10  # groups that are not judged; the table has all
 HEADLINES = {
@@ -143,11 +143,6 @@ def decided(subject: Subject) -> str:
     else:
         how = "; ".join(f"for {count} of {len(subject.decision.pairs)} pairs {DECIDED[by]}" for by, count in counts.items())
     return how + p_words(subject.p_value)
-
-
-def p_words(p_value: float) -> str:
-    """A p-value to put after a sentence; empty when there is none."""
-    return "" if np.isnan(p_value) else f" (p = {p_text(p_value)})"
 
 
 def largest_pair(test: ParityTest) -> PairTest | None:
