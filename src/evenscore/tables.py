@@ -150,6 +150,11 @@ def p_text(p_value: float) -> str:
     return f"{p_value:.3f}" if p_value >= 0.0005 else f"{p_value:.1e}"
 
 
+def p_words(p_value: float) -> str:
+    """A p-value to put after a sentence; empty when there is none."""
+    return "" if math.isnan(p_value) else f" (p = {p_text(p_value)})"
+
+
 def cell_texts(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]], list[bool]]:
     """Header and cells of a table as text, and which columns are numbers."""
     names = list(rows[0])

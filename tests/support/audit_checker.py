@@ -324,7 +324,7 @@ def _limits(row: dict[str, Any]) -> Iterator[str]:
         slack = SLACK * max(1.0, *map(abs, values))
         if not low - slack <= middle <= high + slack:
             yield f"{names[0]} = {middle} outside of {low} to {high}"
-        if low == high != 0 and names[1] in ("ci_low", "band_low") and not _may_be_exact(row, high):
+        if low == high != 0 and names[0] != "threshold" and names[1] in ("ci_low", "band_low") and not _may_be_exact(row, high):
             yield f"{names[0]} = {middle} as if it were known exactly"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenscore.errors import listing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, Judgement, VerdictTable, join_reasons, largest, smallest
-from evenscore.tables import label_text, p_text, values_of
+from evenscore.tables import label_text, p_words, values_of
 
 POWER = 0.8  # with which a minimum detectable gap is found
 WHAT_IT_ANSWERS = {
@@ -160,8 +160,8 @@ class GapTest(PairwiseTest, Generic[Pair]):
                 f"{'; '.join(only)}"
             )
         return (
-            f"per {self.weighting} the verdict is {self.verdict} (p = {p_text(self.p_value)}), per {other.weighting} it is "
-            f"{other.verdict} (p = {p_text(other.p_value)}); per user, {WHAT_IT_ANSWERS['user']}; per row, "
+            f"per {self.weighting} the verdict is {self.verdict}{p_words(self.p_value)}, per {other.weighting} it is "
+            f"{other.verdict}{p_words(other.p_value)}; per user, {WHAT_IT_ANSWERS['user']}; per row, "
             f"{WHAT_IT_ANSWERS['row']}"
         )
 

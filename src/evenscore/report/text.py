@@ -13,12 +13,11 @@ from evenscore.report.words import (
     gap_words,
     headline,
     limits,
-    p_words,
     subject_headline,
     subject_sentences,
 )
 from evenscore.report.wrapping import wrap
-from evenscore.tables import printable, text_table
+from evenscore.tables import p_words, printable, text_table
 
 INK = {"disparity": "31;1", "inconclusive": "33;1", "parity": "36;1"}
 
@@ -74,7 +73,8 @@ def group_rows(subject: Subject) -> list[dict[str, Any]]:
 
 def _verdict(subject: Subject, audit: Audit, colour: bool) -> str:
     said = subject_headline(subject, audit.tolerance)
-    lines = [f"  {_ink(subject.verdict, colour)}: {said}{p_words(subject.p_value)}"]
+    p_value = p_words(subject.p_value)
+    lines = [f"  {_ink(subject.verdict, colour)}: {said}{p_value and ' ' + p_value}"]
     if gap := gap_words(subject.parity):
         lines.append(wrap(gap))
     if subject.verdict != DISPARITY:
