@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import evenscore as es
+from evenscore.ordering import judge_order
 from data import as_dict, repeated_users
 
 NAMES = {"score": "s", "outcome": "y", "group": "g", "user": "u"}
@@ -235,3 +236,15 @@ def test_other_units_give_the_same_result():
     assert second.p_value == pytest.approx(first.p_value, rel=1e-6)
     assert second.at_least == pytest.approx(first.at_least, abs=1e-9)
     assert second.worst == pytest.approx(1e6 * first.worst, rel=1e-6)
+
+
+def test_a_pair_judged_again_says_only_its_last_verdict():
+    """An audit judges pairs at a level of its own; what the test itself said does not stand beside it."""
+    rng = np.random.default_rng(1)
+    score = rng.random(600)
+    data = {"s": score, "y": rng.random(600) < 0.8 - 0.6 * (score > 0.5), "g": (score > 0.5).astype(int), "u": np.arange(600)}
+    pair = es.ordering_test(es.tally(data, **NAMES)).pairs[0]
+    assert pair.verdict == "disparity" and "are misordered" in pair.reason
+    again = judge_order(pair, 1.0, 0.05, None)
+    assert again.verdict == "inconclusive" and again.reason == "no misordering of 0 and 1 is shown"
+    assert judge_order(again, pair.p_adjusted, 0.05, None) == pair

@@ -334,8 +334,12 @@ def judge_order(pair: OrderingPair, p_adjusted: float, alpha: float, tolerance: 
     """A pair with its verdict at the adjusted p-value; as it is when it could not be judged."""
     if np.isnan(pair.p_value):
         return pair
-    verdict = DISPARITY if p_adjusted <= alpha else pair.verdict
-    reason = "; ".join(filter(None, [pair.reason, _shown(pair, verdict, tolerance)]))
+    verdict = DISPARITY if p_adjusted <= alpha else PARITY if pair.verdict == PARITY else INCONCLUSIVE
+    caveats = pair.reason
+    # Of a pair that was judged before, at another level.
+    for earlier in (DISPARITY, INCONCLUSIVE, *([PARITY] if tolerance is not None else [])):
+        caveats = caveats.replace(_shown(pair, earlier, tolerance), "").strip("; ")
+    reason = "; ".join(filter(None, [caveats, _shown(pair, verdict, tolerance)]))
     return replace(pair, p_adjusted=p_adjusted, verdict=verdict, reason=reason)
 
 

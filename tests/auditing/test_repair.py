@@ -8,7 +8,7 @@ from scipy import stats
 
 import evenscore as es
 from evenscore.auditing.repair import Repair
-from evenscore.calibration.repair_state import describe_change
+from evenscore.calibration.repair_state import describe_change, gap_limit, rms_gap
 from evenscore.data.coding import hash_integers
 from evenscore.data.splits import Split
 
@@ -172,3 +172,18 @@ def test_how_often_a_repair_of_ten_scores_is_verified(n_users, left, least, most
     calibrator = es.calibrate(known | {"count": counts}, **COLUMNS | {"user": None, "count": "count"})
     found = [es.verify(calibrator, few_valued(n_users // 2, seed), **COLUMNS, unseen=True, tolerance=0.05) for seed in range(20)]
     assert least <= sum(own.verified for own in found) <= most
+
+
+def test_points_without_an_estimate_do_not_hide_the_typical_gap():
+    """Pairs of groups of which one has too few people at some scores had a typical gap of nan."""
+    data = es.simulate(400, curve={"a": (0, 1), "b": (-1, 1)}).data(seed=3)
+    test = es.parity_test(data, score="score", outcome="outcome", group="group", user="user", both=False)
+    pair = test.pairs[0]
+    gap, low, high = pair.gap.copy(), pair.band_low.copy(), pair.band_high.copy()
+    for values in (gap, low, high):
+        values[:3] = np.nan
+    partly = replace(pair, gap=gap, band_low=low, band_high=high)
+    assert rms_gap(partly) == pytest.approx(np.sqrt(np.mean(pair.gap[3:] ** 2 - pair.se[3:] ** 2)))
+    limit = gap_limit(replace(test, pairs=(partly,)))
+    assert limit == pytest.approx(np.abs([pair.band_low[3:], pair.band_high[3:]]).max())
+    assert "nan" not in describe_change(test, replace(test, pairs=(replace(partly, gap=np.full_like(gap, np.nan)),)))[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenscore.estimation.verdict import DISPARITY, PARITY
+from evenscore.estimation.verdict import DISPARITY, PARITY, largest
 from evenscore.ordering import OrderingTest
 from evenscore.parity.parity_result import PairTest, ParityTest
 
@@ -40,21 +40,23 @@ def _key(pair: PairTest | object) -> tuple[str, str]:
 
 def rms_gap(pair: PairTest) -> float:
     """The root of the mean squared gap over the grid, less the squared standard errors: what would be left without noise."""
-    if len(pair.gap) == 0:
+    known = np.isfinite(pair.gap)
+    if not known.any():
         return np.nan
-    squares = float(np.mean(pair.gap**2 - np.nan_to_num(pair.se) ** 2))
+    squares = float(np.mean(pair.gap[known] ** 2 - np.nan_to_num(pair.se[known]) ** 2))
     return float(np.sqrt(max(squares, 0.0)))
 
 
 def gap_limit(test: ParityTest) -> float:
     """The largest gap that the simultaneous bands of the judged pairs still allow; nan when none was judged."""
     sizes = [np.abs(np.concatenate([pair.band_low, pair.band_high])) for pair in test.pairs if pair.judged and len(pair.gap)]
-    return float(np.max(np.concatenate(sizes))) if sizes else np.nan
+    return largest(float(size) for size in np.concatenate(sizes)) if sizes else np.nan
 
 
 def describe_change(before: ParityTest, after: ParityTest) -> tuple[str, str]:
     """How the typical gap moves, among pairs that could be judged both times: "falls", "rises", "stays" or "", and a sentence."""
     both = [(rms_gap(old), rms_gap(new)) for old, new in zip(before.pairs, after.pairs, strict=True) if old.judged and new.judged]
+    both = [sizes for sizes in both if np.isfinite(sizes).all()]
     if not both:
         return "", "the remaining gap cannot be given"
     old, new = (f"{max(sizes):.3f}" for sizes in zip(*both, strict=True))
