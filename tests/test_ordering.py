@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import evenscore as es
-from evenscore.ordering import judge_order
 from data import as_dict, repeated_users
+from evenscore.ordering import judge_order
 
 NAMES = {"score": "s", "outcome": "y", "group": "g", "user": "u"}
 
