@@ -32,6 +32,8 @@ RESULTS = (
     es.fair_thresholds(TALLY, threshold=0.5),
     es.classification_impact(TALLY, threshold=0.5),
     es.calibration_error(TALLY),
+    es.decision_metrics(TALLY, threshold=0.5),
+    es.decision_curves(TALLY),
     es.ordering_test(TALLY),
     es.plan(TALLY, users=500, method="bonferroni"),
     es.verify(CALIBRATOR, OTHERS, unseen=True, method="bonferroni"),

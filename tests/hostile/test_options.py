@@ -22,6 +22,8 @@ CALLS = {
     es.classification_impact: ((TALLY,), {"threshold": 0.5}),
     es.marginal_test: ((TALLY,), {"threshold": 0.5, "both": False}),
     es.fair_thresholds: ((TALLY,), {"threshold": 0.5}),
+    es.decision_metrics: ((TALLY,), {"threshold": 0.5}),
+    es.decision_curves: ((TALLY,), {}),
     es.plan: ((TALLY,), {"users": 500, "method": "bonferroni"}),
     es.ThresholdTrial: ((TALLY,), {"threshold": 0.5, "max_step": 0.05}),
     es.verify: ((CALIBRATOR, TALLY), {"unseen": True, "method": "bonferroni"}),

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from evenscore.decisions.comparing import normal_quantile
 from evenscore.estimation.inference import correlation, draw_normal, seeded, welch_t
 from evenscore.estimation.multiplicity import single_step
 from evenscore.tallies.view import GroupView
@@ -69,10 +70,9 @@ def area_rows(
     views: Sequence[GroupView], positive: str, alpha: float, seed: int
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """One row a group, and one for each pair of groups that both have an area."""
-    from scipy import special
 
     found = [area(view, positive) for view in views]
-    z = float(special.ndtri(1 - alpha / 2))
+    z = normal_quantile(alpha)
     rows = [_row(view, each, z) for view, each in zip(views, found, strict=True)]
     known = [each for each in found if each is not None]
     cover = np.array([[covariance(a, b) for b in known] for a in known]).reshape(len(known), len(known))

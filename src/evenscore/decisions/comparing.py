@@ -75,7 +75,7 @@ def normal_quantile(alpha: float) -> float:
     """The normal quantile of a two-sided level."""
     from scipy import special
 
-    return float(special.ndtri(1 - alpha / 2))
+    return float(-special.ndtri(max(alpha / 2, 1e-300)))  # 1 - alpha / 2 is 1 for the smallest levels
 
 
 def compare(asked: Comparing) -> tuple[list[dict[str, Any]], str]:

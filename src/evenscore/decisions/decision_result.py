@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,8 +100,8 @@ class DecisionMetrics(Table):
         return [row for row in self.comparisons if row["metric"] == metric and np.isfinite(row["band_low"])]
 
     def _require_metric(self, metric: str) -> None:
-        if metric not in self.metrics:
-            why = self.unavailable.get(metric)
+        if not isinstance(metric, str) or metric not in self.metrics:
+            why = self.unavailable.get(metric) if isinstance(metric, str) else None
             raise OptionError(f"metric={shortened(metric)}: {why or f'there are {listing(self.metrics)}'}")
 
     def to_dict(self) -> dict[str, Any]:
@@ -132,13 +132,18 @@ class DecisionMetrics(Table):
         return f"Decisions at {self.where}, per {self.weighting}"
 
     def _notes(self) -> list[str]:
+        return self._remarks()
+
+    def _remarks(self, metrics: Sequence[str] = ()) -> list[str]:
+        """What the tables do not say; differences are told of these metrics only, if some are named."""
         notes = list(self.notes)
         for reason in dict.fromkeys(self.unavailable.values()):
             names = [metric for metric, why in self.unavailable.items() if why == reason]
             notes.append(f"not given: {', '.join(names)}, because {reason}")
         notes += [f"{label_text(group)} is not compared: {reason}" for group, reason in self.left_out.items()]
         if self.comparisons:
-            shown = dict.fromkeys(row["metric"] for row in self.comparisons if row["verdict"] == "disparity")
+            differ = dict.fromkeys(row["metric"] for row in self.comparisons if row["verdict"] == "disparity")
+            shown = [metric for metric in differ if metric in (metrics or self.metrics)]
             found = f"a difference is shown in {', '.join(shown)}" if shown else "no difference is shown"
             notes.append(f"{found}; p adjusted by {self.adjustment}")
         if np.isfinite(self.equal_below):

@@ -14,7 +14,7 @@ from evenscore.decisions.comparing import normal_quantile
 from evenscore.decisions.rate_laws import levels_of
 from evenscore.decisions.rates import METRICS, SELECTION, Selection, design, rate_table, require_threshold
 from evenscore.engines.data_or_tally import DataColumns, as_tally
-from evenscore.errors import DataError, OptionError, require_alpha, require_option
+from evenscore.errors import DataError, OptionError, listing, require_alpha, require_option, shortened
 from evenscore.estimation.inference import seeded, simultaneous_quantile
 from evenscore.marginal.cut import POSITIVE
 from evenscore.tables import Table, json_ready, number_text
@@ -149,16 +149,21 @@ def decision_curves(
 
 
 def _given_thresholds(thresholds: Iterable[float]) -> Floats:
-    cuts = np.unique(number_array("thresholds", list(thresholds) if not isinstance(thresholds, np.ndarray) else thresholds))
+    if not isinstance(thresholds, Iterable):
+        raise OptionError(f"thresholds={shortened(thresholds)} must be a list of scores, such as [0.2, 0.5]")
+    cuts = np.unique(number_array("thresholds", thresholds if isinstance(thresholds, np.ndarray) else list(thresholds)))
     if not 0 < len(cuts) <= MOST_THRESHOLDS or not np.isfinite(cuts).all():
         raise OptionError(f"thresholds= takes 1 to {MOST_THRESHOLDS} finite scores, not {len(cuts)}")
     return cuts
 
 
 def _metrics(metrics: Iterable[str], tally: Tally) -> list[str]:
-    names = list(dict.fromkeys([metrics] if isinstance(metrics, str) else metrics))
+    names = [metrics] if isinstance(metrics, str) else list(metrics) if isinstance(metrics, Iterable) else []
+    if not names:
+        raise OptionError(f"metrics={shortened(metrics)} must name some of {listing(METRICS)}")
     for name in names:
         require_option("metrics", name, METRICS)
+    names = list(dict.fromkeys(names))
     return names if tally.binary else [SELECTION]
 
 

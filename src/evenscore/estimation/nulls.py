@@ -104,7 +104,7 @@ def _of_rates(null: Null, matrix_a: Floats, effective_a: Floats, matrix_b: Float
     cross = None
     if null.shared is not None and null.shared_alike is not None:
         # What one group's rows win may be what the other's lose, so that this correlation has a sign.
-        across = float(np.clip(null.shared.sum() / max(float(null.shared_alike.sum()), TINY), -1, 1))
+        across = float(np.clip(float(null.shared.sum()) / max(float(null.shared_alike.sum()), TINY), -1, 1))
         cross = matrix_a @ (share * null.shared + (1 - share) * across * null.shared_alike) @ matrix_b.T
     return _dispersion(side_a, block_a, effective_a, side_b, block_b, effective_b, cross)
 

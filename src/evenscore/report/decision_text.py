@@ -28,7 +28,7 @@ def decision_text(result: DecisionMetrics, metrics: Sequence[str] = (), notes: S
         text_table(compared, SHOWN) if compared else "",
         "  impact ratios",
         text_table(without_blanks(list(result.impact_ratios), RATIOS)),
-        "\n".join(wrap(note) for note in [*result._notes(), *notes]),
+        "\n".join(wrap(note) for note in [*result._remarks(chosen), *notes]),
     ]
     return "\n\n".join(block for block in blocks if block)
 
@@ -44,4 +44,4 @@ def impact_block(result: DecisionMetrics | None) -> str:
     if result is None:
         return ""
     lines = [f"  {printable(result._title(), 200)}: selection rates and impact ratios", ""]
-    return "\n".join([*lines, text_table(without_blanks(list(result.impact_ratios), RATIOS)), *map(wrap, result._notes())])
+    return "\n".join([*lines, text_table(without_blanks(list(result.impact_ratios), RATIOS)), *map(wrap, result._remarks())])

@@ -105,7 +105,7 @@ def _parity(subject: Subject, prefix: str) -> Section:
         "What a score means in each group",
         (f"Tested: {test.null}.", _sentence(words.could_be_seen(test))),
         test.verdict,
-        figures=(curve_chart(subject, f"{prefix}curves"),),
+        figures=(curve_chart(subject, f"{prefix}curves"),) if subject.curves.curves else (),
     )
 
 
