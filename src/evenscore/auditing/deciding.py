@@ -30,6 +30,7 @@ from evenscore.tables import json_ready, values_of
 from evenscore.tallies.tally_state import Tally
 
 AUTO = "auto"
+ORDER = ("low_group", "low_score", "high_group", "high_score", "worst", "misordered_share", "at_least")
 STREAM = 1 << 21  # of random numbers, apart from those of the tests themselves
 
 
@@ -38,7 +39,8 @@ class DecidedPair(GroupPair):
     """Two groups, which test decides about them and what it says.
 
     decided_by: "parity", "ordering" or "parity and ordering"; outside_a, outside_b: the share of each group beyond the scores that
-    both have. p_order: of the order beyond them, where both tests decide. shown_by: the tests that show a disparity.
+    both have. p_order: of the order beyond them, where both tests decide; order: what that test found. shown_by: the tests that show
+    a disparity.
     """
 
     group_a: Any
@@ -52,6 +54,7 @@ class DecidedPair(GroupPair):
     verdict: str = INCONCLUSIVE
     reason: str = ""
     shown_by: tuple[str, ...] = ()
+    order: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -225,7 +228,8 @@ def _judge(
     else:
         told, verdict = deciding, combine(PARITY if own.verdict == PARITY else INCONCLUSIVE for own in deciding)
     reason = "; ".join(filter(None, (_own_words(own, verdict) for own in told)))
-    return replace(pair, p_adjusted=p_adjusted, verdict=verdict, reason=reason, shown_by=shown_by)
+    found = None if order is None else values_of(order, ORDER)
+    return replace(pair, p_adjusted=p_adjusted, verdict=verdict, reason=reason, shown_by=shown_by, order=found)
 
 
 def _shown_by(pair: DecidedPair, parity: PairTest, alpha: float) -> tuple[str, ...]:

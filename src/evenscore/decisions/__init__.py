@@ -283,5 +283,5 @@ def _notes(tally: Tally, median: bool) -> tuple[str, ...]:
     if unlabelled:
         notes.append(f"{number_text(unlabelled)} rows without a known outcome count in selection rates only")
     if tally.n_spanning:
-        notes.append(f"{number_text(tally.n_spanning)} users are in more than one group; comparisons allow for that")
+        notes.append("some users are in more than one group; comparisons allow for that")
     return tuple(notes)

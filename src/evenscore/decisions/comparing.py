@@ -160,7 +160,7 @@ def _adjusted(p_values: Floats, own: Mask, largest: Floats) -> tuple[Floats, str
     if own.sum() < 2:
         return adjusted, "nothing, there is one comparison"
     adjusted[own], complete = single_step(p_values[own], 2 * special.ndtr(-largest), RESOLVED)
-    how = f"joint draws of all {int(own.sum())} comparisons"
+    how = "joint draws of all comparisons"
     return adjusted, how if complete else how + ", far tails by Holm's method"
 
 
