@@ -20,7 +20,8 @@ LISTS = ("points", "curves", "calibrator", "versions", "sources")
 # What is said of the method and not of the data.
 OF_THE_METHOD = re.compile(
     r"with probability 0\.8|fewer than (?:10|20|30)\b|nowhere 10\b|at least (?:10|20) are needed|have 10 effective|0/1|0 or 1"
-    r"|p below 0\.004|split \d/\d|\b0 (?:and|to) 1\b|\b9\d(?:\.\d+)? % (?:for the whole|for all scores|limits)|0\.5 of a user",
+    r"|p below 0\.004|split \d/\d|\b0 (?:and|to) 1\b|\b9\d(?:\.\d+)? % (?:for the whole|for all scores|limits)|0\.5 of a user"
+    r"|less than 1 % of data sets",
     re.IGNORECASE,
 )
 # Why something cannot be told, and what was read: said in words alone.

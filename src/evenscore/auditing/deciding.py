@@ -39,7 +39,7 @@ class DecidedPair(GroupPair):
     """Two groups, which test decides about them and what it says.
 
     decided_by: "parity", "ordering" or "parity and ordering"; outside_a, outside_b: the share of each group beyond the scores that
-    both have. p_order: of the order beyond them, where both tests decide; order: what that test found. shown_by: the tests that show
+    both have. p_order: of the order beyond them, where both tests decide; order: what it found. shown_by: the tests that show
     a disparity.
     """
 
