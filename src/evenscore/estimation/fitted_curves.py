@@ -125,6 +125,10 @@ def curves(
 ) -> Curves:
     """Estimate each group's expected outcome along the score.
 
+    Bands allow for noise and not for what smoothing does to a curve that bends within a bandwidth: where users have many rows and
+    the curve turns steeply upwards they can be too narrow (docs/benchmarks.md has how often). The bias of two groups with one curve
+    cancels in their gap, whose band holds.
+
     Parameters
     ----------
     tally
