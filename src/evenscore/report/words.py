@@ -160,7 +160,8 @@ def could_be_seen(test: ParityTest) -> str:
     """The smallest gap that could have been seen."""
     if np.isnan(test.minimum_detectable_gap):
         return ""
-    power = f"a constant gap of {test.minimum_detectable_gap:.3g} or more would be found with probability 0.8"
+    found = "found" if test.tolerance is None else "told from none"
+    power = f"a constant gap of {test.minimum_detectable_gap:.3g} or more would be {found} with probability 0.8"
     return "; ".join(filter(None, (power, at_some_scores(test))))
 
 
@@ -277,19 +278,25 @@ def thresholds(subject: Subject) -> str:
 
 
 def impact(subject: Subject) -> str:
-    """Whose decisions calibrated scores would change most."""
+    """Whose decisions calibrated scores would change most, among those that are shown to change; of all, and called so, if none."""
     if subject.impact is None:
         return ""
     known = [row for row in subject.impact.rows() if row["group"] is not None and np.isfinite(row["estimate"])]
     if not known:
         return ""
-    row = max(known, key=lambda row: abs(row["estimate"]))
+    shown = [row for row in known if row["ci_low"] > 0 or row["ci_high"] < 0]
+    row = max(shown or known, key=lambda row: abs(row["estimate"]))
     same = ""
     if subject.impact.keep == "rate":
         whole = subject.impact.of(None)
         same = f" and the same overall share of positive decisions, {100 * whole['rate_before']:.1f} %,"
     before, after = (f"{100 * row[name]:.1f} %" for name in ("rate_before", "rate_after"))
     change, low, high = (f"{100 * row[name]:+.1f}" for name in ("estimate", "ci_low", "ci_high"))
+    if not shown:
+        return (
+            f"with calibrated scores{same} no group's share of positive decisions is shown to change; the largest estimate is "
+            f"{change} points for {label_text(row['group'])} ({low} to {high})"
+        )
     return (
         f"with calibrated scores{same} {after} of {label_text(row['group'])} would get the decision instead of {before} "
         f"(change {change} points, {low} to {high})"
