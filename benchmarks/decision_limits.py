@@ -1,14 +1,17 @@
 """Coverage of the limits of decision metrics, beside a bootstrap of rows and one of users on the same draws, with the CPU of each.
 
-python benchmarks/decision_limits.py [--runs 400] [--resume FOLDER] [--cells REGEX] [--fairlearn]
+python benchmarks/decision_limits.py [--runs 400] [--peer-runs 200] [--resume FOLDER] [--cells REGEX] [--fairlearn]
 
 A user's rows are selected with a probability that is the user's own (beta-binomial, correlation .3); half of the rows are
 positives, at random, so that selection rate, tpr and fpr have one truth. Both groups have the same rate: the difference is 0 and
 the ratio 1.
 
 The bootstrap of rows is Fairlearn's (resample all rows, percentiles by group); for 0/1 decisions it depends on counts alone and
-is drawn from their multinomial distribution, the same distribution at a small part of the cost. --fairlearn times Fairlearn itself,
-once a cell. With --resume FOLDER finished cells are kept there, a file each; empty it when the limits have changed.
+is drawn from their multinomial distribution, the same distribution at a small part of the cost. Both bootstraps are taken on the
+first --peer-runs draws of a cell. --fairlearn times Fairlearn itself, once a cell.
+
+With --resume FOLDER the counts of each cell are kept there, a file each, and a call with more --runs goes on from them: all cells
+get the same number of draws before any gets more. Empty it when the limits have changed.
 """
 
 from __future__ import annotations
@@ -118,28 +121,37 @@ def fairlearn_cpu(data):
     return time.process_time() - started
 
 
-def run_cell(users, rows, rate, ratio, runs, fairlearn):
+def run_cell(design, runs, peer_runs, found):
+    """Draws that ``found`` does not yet hold, counted into it."""
+    users, rows, rate, ratio = design
     truth = {"selection_rate": rate, "tpr": rate, "difference": 0.0, "ratio": 1.0}
     methods = {"ours": lambda data, rng: ours(data), "rows": row_bootstrap, "users": cluster_bootstrap}
-    held = {name: dict.fromkeys(SHOWN, 0) for name in methods}
-    cpu = dict.fromkeys(methods, 0.0)
-    seed = zlib.crc32(cell_name(users, rows, rate, ratio).encode())
-    for run in range(runs):
+    asked = {name: runs if name == "ours" else min(runs, peer_runs) for name in methods}
+    seed = zlib.crc32(cell_name(*design).encode())
+    for run in range(found["runs"]["ours"], runs):
         rng = np.random.default_rng([seed, run])
         data = draw(rng, users, rows, rate, ratio)
         for name, method in methods.items():
+            if run >= asked[name]:
+                continue
             started = time.process_time()
             limits = method(data, rng)
-            cpu[name] += time.process_time() - started
+            found["cpu"][name] += time.process_time() - started
+            found["runs"][name] += 1
             for what, (low, high) in limits.items():
-                held[name][what] += bool(low <= truth[what] <= high)
-    found = {"runs": runs, "covered": held, "cpu": {name: spent / runs for name, spent in cpu.items()}}
-    return found | ({"fairlearn": fairlearn_cpu(data)} if fairlearn else {})
+                found["covered"][name][what] += bool(low <= truth[what] <= high)
+
+
+def no_draws():
+    methods = ("ours", "rows", "users")
+    covered = {name: dict.fromkeys(SHOWN, 0) for name in methods}
+    return {"runs": dict.fromkeys(methods, 0), "covered": covered, "cpu": dict.fromkeys(methods, 0.0)}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--peer-runs", type=int, default=200)
     parser.add_argument("--resume", type=Path)
     parser.add_argument("--cells", default="")
     parser.add_argument("--fairlearn", action="store_true")
@@ -151,28 +163,33 @@ def main():
         if not re.search(options.cells, name):
             continue
         kept = None if options.resume is None else options.resume / f"{name}.json"
-        if kept is not None and kept.exists():
-            found = json.loads(kept.read_text())
-        else:
-            found = run_cell(*design, options.runs, options.fairlearn)
-            if kept is not None:
-                kept.parent.mkdir(parents=True, exist_ok=True)
-                kept.write_text(json.dumps(found))
+        found = json.loads(kept.read_text()) if kept is not None and kept.exists() else no_draws()
+        run_cell(design, options.runs, options.peer_runs, found)
+        if options.fairlearn and "fairlearn" not in found:
+            found["fairlearn"] = fairlearn_cpu(draw(np.random.default_rng(0), *design))
+        if kept is not None:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_text(json.dumps(found))
         lines.append(_line(name, found))
         print(lines[-1], flush=True)
-    header = ["cell", "runs", *(f"{what}, ours / rows / users" for what in SHOWN), "CPU ms, ours / rows / users"]
+    header = [
+        "cell",
+        "draws, ours / bootstraps",
+        *(f"{what}, ours / rows / users" for what in SHOWN),
+        "CPU ms, ours / rows / users",
+    ]
     show([lambda: table(header, lines)], "Coverage of 95 % limits of decision metrics, in %", options.page, ("fairlearn",))
 
 
 def _line(name, found):
     covered = [
-        " / ".join(f"{100 * found['covered'][method][what] / found['runs']:.1f}" for method in ("ours", "rows", "users"))
+        " / ".join(f"{100 * found['covered'][method][what] / found['runs'][method]:.1f}" for method in ("ours", "rows", "users"))
         for what in SHOWN
     ]
-    spent = " / ".join(f"{1000 * found['cpu'][method]:.1f}" for method in ("ours", "rows", "users"))
+    spent = " / ".join(f"{1000 * found['cpu'][method] / found['runs'][method]:.1f}" for method in ("ours", "rows", "users"))
     if "fairlearn" in found:
         spent += f"; Fairlearn {1000 * found['fairlearn']:.0f}"
-    return [name, str(found["runs"]), *covered, spent]
+    return [name, f"{found['runs']['ours']} / {found['runs']['users']}", *covered, spent]
 
 
 if __name__ == "__main__":

@@ -1,11 +1,9 @@
 """How the documentation is built: ``python -m sphinx -W -b html docs build/docs``. Nothing is fetched."""
 
-import re
 import sys
 from pathlib import Path
-from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
+sys.path[:0] = [str(Path(__file__).parent.parent / "src"), str(Path(__file__).parent)]
 
 from evenscore import __version__
 
@@ -14,19 +12,23 @@ author = "The evenscore authors"
 copyright = author
 release = version = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "reference_types", "plain_math"]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
 exclude_patterns = []
 templates_path = ["templates"]
 language = "en"
 
-myst_enable_extensions = ["colon_fence", "deflist"]
+html_math_renderer = "plain"  # MathML, which browsers show by themselves: nothing is fetched
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_dmath_allow_digits = False  # "$5 and $6" are no formula
 myst_heading_anchors = 3
 myst_links_external_new_tab = True
 
 autosummary_generate = True
 autosummary_ignore_module_all = False
-autodoc_typehints = "none"  # the signature in words stands in the text; full types would fill the page
+autodoc_typehints = "signature"  # of methods; for functions ``reference_types`` puts them beside each argument
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
 autodoc_member_order = "bysource"  # what matters most stands first in the source, too
 toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
@@ -50,15 +52,3 @@ html_theme_options = {
     "pygments_light_style": "tango",
     "pygments_dark_style": "monokai",
 }
-
-
-def plain_signature(_app: Any, what: str, _name: str, thing: Any, _options: Any, signature: str | None, _returns: Any) -> Any:
-    """Results are made by functions and not by readers: their signature is a list of their fields, without defaults."""
-    if what != "class" or not signature or "Parameters" in (thing.__doc__ or ""):
-        return None
-    return re.sub(r"=[^,)]+", "", signature), None
-
-
-def setup(app: Any) -> None:
-    """What Sphinx calls."""
-    app.connect("autodoc-process-signature", plain_signature)

@@ -1,8 +1,13 @@
-"""Is the bar equally high for everyone? Three cases: screening for diabetes, police searches, loans."""
+"""Is the bar equally high for everyone? Three cases: screening for diabetes, police searches, loans.
+
+    python examples/thresholds.py [FIGURE]
+"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Any
 
 import evenscore as es
 
@@ -43,6 +48,16 @@ def loans() -> tuple[es.MarginalTest, es.Thresholds]:
     return test, es.fair_thresholds(tally, threshold=0.4, positive="below", strategy="raise")
 
 
+def figure(path: Any) -> None:
+    """Screening: outcomes at the threshold beside average ones, and the thresholds with equal outcomes."""
+    import matplotlib.pyplot as plt
+
+    drawing, axes = plt.subplots(1, 2, figsize=(12, 4.2), layout="constrained")
+    for result, ax in zip(screening(), axes, strict=True):
+        result.plot(ax=ax)
+    drawing.savefig(path, dpi=90)
+
+
 if __name__ == "__main__":
     for title, results in (
         ("Screening for diabetes at a risk of 5 %", screening()),
@@ -53,3 +68,5 @@ if __name__ == "__main__":
         print(f"\n{title}\n{'=' * len(title)}\n")
         for result in results:
             print(result, end="\n\n")
+    if len(sys.argv) > 1:
+        figure(sys.argv[1])

@@ -20,6 +20,7 @@ LAYERS = (
         "_version",
         "types",
         "errors",
+        "naming",
         "threads",
         "saving",
         "tables",

@@ -1,6 +1,6 @@
 """Rows are not people: 138,349 live forecasts of 783 basketball games.
 
-    python examples/ncaa/dependence.py [FIGURE [FIGURE OF GAMES]]
+    python examples/ncaa/dependence.py [FIGURE [FIGURE OF GAMES [FIGURE OF BOTH VERDICTS]]]
 
 Each game has some 180 forecasts and one result. Whoever takes every forecast for a new game finds that forecasts of the men's and
 of the women's bracket mean different things, beyond any doubt. With the game as the unit there is nothing to be seen.
@@ -62,15 +62,25 @@ def figure(path: Any) -> None:
     titles = {"rows": "138,349 forecasts taken for independent", "games": "783 games"}
     for ax, (unit, test) in zip(panels, tests().items(), strict=True):
         test.plot(ax=ax)
-        ax.set_title(f"{titles[unit]}: {test.verdict}")
+        ax.get_legend().remove()  # one pair: the title says it
+        ax.set_title(f"{titles[unit]}: {test.verdict}\nmen − women, line: gap, band: 95 %, p = {test.p_value:.2g}", fontsize=11)
     drawing.savefig(path, dpi=110)
+
+
+def fooled_figure(path: Any) -> None:
+    """The curves twice: with bands that take forecasts for games, and with those of games."""
+    import matplotlib.pyplot as plt
+
+    drawing, panels = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    es.rows_as_people(tallies()["games"]).plot(ax=panels)
+    drawing.savefig(path, dpi=100)
 
 
 def main() -> None:
     for unit, test in tests().items():
         print(f"{unit} as the unit", test, sep="\n", end="\n\n")
     print("standard error of the men's curve at .5:", {unit: round(se, 4) for unit, se in standard_errors().items()})
-    for draw, path in zip((figure, games_figure), sys.argv[1:3], strict=False):
+    for draw, path in zip((figure, games_figure, fooled_figure), sys.argv[1:4], strict=False):
         draw(path)
 
 

@@ -1,6 +1,6 @@
 """A race-blind diabetes risk, repaired with half of the people and verified on the other half.
 
-    python examples/nhanes/repair.py [FIGURE]
+    python examples/nhanes/repair.py [FIGURE [FIGURE OF CURVES]]
 
 The race-blind risk understates the risk of Asian, Black and Hispanic adults against White ones: the same score stands for different
 risks. One map for each group repairs that; whether it did is judged on people whom the maps have not seen.
@@ -24,6 +24,9 @@ def main() -> None:
     if len(sys.argv) > 1:
         axes = verification.plot()
         axes[0].figure.savefig(sys.argv[1], dpi=110)
+    if len(sys.argv) > 2:
+        people = {name: column for name, column in COLUMNS.items() if name != "weight"}
+        es.curves(es.tally(DATA, **people, nulls="drop")).plot().figure_.savefig(sys.argv[2], dpi=110)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+import sys
 from typing import Any
 
 from evenscore import _moved
@@ -28,7 +29,8 @@ _moved.keep_old_paths()
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'evenscore' has no attribute {name!r}")
+        # With name and obj a traceback ends in "Did you mean: ...?"
+        raise AttributeError(f"module 'evenscore' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

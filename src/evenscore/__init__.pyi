@@ -47,8 +47,11 @@ from evenscore.ordering import OrderingTest as OrderingTest
 from evenscore.ordering import ordering_test as ordering_test
 from evenscore.parity import parity_test as parity_test
 from evenscore.parity.parity_result import ParityTest as ParityTest
+from evenscore.parity.row_people import RowsAsPeople as RowsAsPeople
+from evenscore.parity.row_people import rows_as_people as rows_as_people
 from evenscore.planning import Plan as Plan
 from evenscore.planning import plan as plan
+from evenscore.report.curves_display import CurvesDisplay as CurvesDisplay
 from evenscore.simulation import Simulation as Simulation
 from evenscore.simulation import simulate as simulate
 from evenscore.simulation import simulate_objectives as simulate_objectives

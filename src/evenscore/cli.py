@@ -6,6 +6,7 @@ interrupted, 143 ended by SIGTERM, 141 nobody reads the output. The commands are
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import errno
 import io
@@ -13,6 +14,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator, Sequence
 from types import FrameType
@@ -35,8 +37,11 @@ from evenscore.commands.simulate_command import simulate
 from evenscore.commands.tally_command import tally
 from evenscore.commands.thresholds_command import thresholds
 from evenscore.errors import visible
+from evenscore.saving import remove_unfinished
 
 REQUESTS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+# Seconds in which an interrupted command may unwind; DuckDB 2.0 may wait for ever in a cancelled query (its pull request 25564).
+GRACE = 10.0
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -77,9 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if code == INTERRUPTED:
         _end_line("interrupted\n")
         if interrupts:
-            from evenscore.engines.spill import remove_process_folder
-
-            remove_process_folder()
+            remove_unfinished()
             os._exit(128 + interrupts[0])  # else Python may end itself by the signal once more
     sys.exit(code)
 
@@ -88,9 +91,21 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def record_interrupts(interrupts: list[int]) -> Iterator[None]:
     """Keep a record of Ctrl-C and of other requests to end, and let them all unwind the work, so that nothing is left by half."""
 
+    unwound = False
+
     def handle(number: int, frame: FrameType | None) -> None:
         interrupts.append(number)
+        if len(interrupts) == 1:
+            _thread.start_new_thread(insist, (number,))  # threading's own way takes locks, which this frame may hold
         signal.default_int_handler(number, frame)
+
+    def insist(number: int) -> None:
+        """A library that does not hear of an interrupt must not keep the command: clean up in its place, and end."""
+        time.sleep(GRACE)
+        if not unwound:
+            remove_unfinished()
+            _end_line("interrupted\n")
+            os._exit(128 + number)
 
     def complain(found: Any) -> None:
         """Where Python cannot raise, as in a destructor, the record is enough: the next step looks at it."""
@@ -108,6 +123,7 @@ def record_interrupts(interrupts: list[int]) -> Iterator[None]:
     try:
         yield
     finally:
+        unwound = True
         for number in heard:
             signal.signal(number, usual[number])
         sys.unraisablehook = hook

@@ -25,30 +25,86 @@ def _veil(found: re.Match[str]) -> str:
 
 
 class EvenscoreError(ValueError):
-    """Base of every error that evenscore raises on purpose; names of columns and files in it never reach a terminal as they are."""
+    """Base of every error that evenscore raises on purpose; names of columns and files in it never reach a terminal as they are.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> try:
+    ...     es.Lattice(1, 0)
+    ... except es.EvenscoreError as error:
+    ...     print(type(error).__name__)
+    OptionError
+    """
 
     def __init__(self, *words: object) -> None:
         super().__init__(*(visible(word) if isinstance(word, str) else word for word in words))
 
 
 class DataError(EvenscoreError):
-    """Something in the data is not as it must be."""
+    """Something in the data is not as it must be.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> es.tally({"s": [0.5], "y": [1], "g": ["a"]}, score="scor", outcome="y", group="g", user=None)
+    Traceback (most recent call last):
+        ...
+    evenscore.errors.DataError: no column 'scor' for score; the data has: s, y, g
+    """
 
 
 class OptionError(EvenscoreError):
-    """An argument has a value that cannot be used."""
+    """An argument has a value that cannot be used.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> es.plan(gap=-0.1)
+    Traceback (most recent call last):
+        ...
+    evenscore.errors.OptionError: gap=-0.1 must be a positive gap in units of the outcome, such as 0.02
+    """
 
 
 class MergeError(EvenscoreError):
-    """Two tallies cannot be added up."""
+    """Two tallies cannot be added up.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> people = es.simulate(300, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    >>> tally = es.tally(people, score="score", outcome="outcome", group="group", user="user")
+    >>> try:
+    ...     tally + tally
+    ... except es.MergeError as error:
+    ...     print(str(error).split(" (")[0])
+    this would add a tally to itself: its users would count twice
+    """
 
 
 class FileError(EvenscoreError):
-    """A file cannot be read, or is not what it claims to be."""
+    """A file cannot be read, or is not what it claims to be.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> es.Tally.load("no.tally")
+    Traceback (most recent call last):
+        ...
+    evenscore.errors.FileError: cannot read no.tally: No such file or directory
+    """
 
 
 class EvenscoreWarning(UserWarning):
-    """A result is usable, but something about it should be known."""
+    """A result is usable, but something about it should be known.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> issubclass(es.EvenscoreWarning, UserWarning)
+    True
+    """
 
 
 LARGEST_COUNT = 2**63 - 1
@@ -100,9 +156,14 @@ def listing(names: Iterable[object], limit: int = 30) -> str:
 def no_column(name: str, role: str, where: str, names: Iterable[object], hint: str = "") -> DataError:
     """The error for a column that is not there: what there is, and which of it is spelt nearly so."""
     known = [str(known) for known in names]
-    near = _nearest(name, known)
-    meant = "" if near is None else f"; did you mean {shortened(near)}?"
+    meant = did_you_mean(name, known)
     return DataError(f"no column {shortened(name)} for {role}; the {where} has: {listing(known) or 'no columns'}{hint}{meant}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Which of the names is spelt nearly so, to add to an error message; empty when none is."""
+    near = _nearest(name, known)
+    return "" if near is None else f"; did you mean {shortened(near)}?"
 
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:

@@ -1,7 +1,8 @@
 """The ordering test: is there a lower score in one group that stands for a higher outcome than a higher score in another?
 
 This is the second half of the paper's Definition 2. It also judges groups whose scores do not overlap, which equality of curves
-passes vacuously. What a decline within a group explains is no disparity between groups: the score is not monotone then.
+passes vacuously. What a decline within a group explains is no disparity between groups: the score is not monotone then. Scores
+that fall as the outcome rises, such as credit points and defaults, are judged the other way round.
 """
 
 from __future__ import annotations
@@ -13,27 +14,34 @@ from typing import Any, Unpack
 import numpy as np
 
 from evenscore.engines.data_or_tally import DataColumns, as_tally
-from evenscore.errors import require_alpha, require_gap
+from evenscore.errors import require_alpha, require_gap, require_option
+from evenscore.estimation.comparison import join_views
+from evenscore.estimation.direction import outcomes_rise
 from evenscore.estimation.gaps import MIN_EFFECTIVE, skewed_words, tame_law
 from evenscore.estimation.inference import empirical_p, seeded
 from evenscore.estimation.multiplicity import holm
 from evenscore.estimation.pairwise import GroupPair, PairwiseTest
-from evenscore.estimation.point_pairs import OwnCurve, PointPairs, own_curves, own_pairs, point_pairs
+from evenscore.estimation.point_pairs import LIKELY, OwnCurve, PointPairs, own_curves, own_pairs, point_pairs, turn
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, join_reasons, largest
-from evenscore.tables import json_ready, label_text, number_text, values_of
+from evenscore.tables import at_least, json_ready, label_text, number_text, values_of
 from evenscore.tallies.tally_state import Tally, require_groups
 from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
 from evenscore.types import Floats, Ints, Mask
 
 UNSHOWN = "no misordering is shown"
+AUTO, RISING, FALLING = "auto", "rising", "falling"
+SIGN = {RISING: 1, FALLING: -1}
 CLEARLY = 0.005  # how often a pair of points would be taken to be in order beyond doubt though it is not
 
 
 @dataclass(frozen=True, slots=True)
 class Decline:
-    """A group whose own curve falls: at low_score its expected outcome is by ``fall`` above that at high_score."""
+    """A group whose own curve falls: at low_score its expected outcome is by ``fall`` above that at high_score.
+
+    A negative fall is a rise, of a score that falls elsewhere.
+    """
 
     group: Any
     p_adjusted: float
@@ -46,8 +54,8 @@ class Decline:
         """In a sentence."""
         low, high = number_text(self.low_score), number_text(self.high_score)
         return (
-            f"the score is not monotone in {label_text(self.group)}: the expected outcome falls by {number_text(self.fall)} from "
-            f"score {low} to {high}"
+            f"the score is not monotone in {label_text(self.group)}: the expected outcome {'falls' if self.fall > 0 else 'rises'} "
+            f"by {number_text(abs(self.fall))} from score {low} to {high}"
         )
 
 
@@ -79,7 +87,18 @@ class OrderingPair(GroupPair):
 class OrderingTest(PairwiseTest):
     """The result of ``es.ordering_test``. A row has the misordered_share of pairs of people, and its lower limit at_least.
 
-    not_monotone: groups within which a higher score is shown to stand for a lower outcome, which is no disparity.
+    direction: "rising" where a higher score should stand for a higher outcome, "falling" where it should for a lower one.
+
+    not_monotone: groups within which the opposite is shown, which is no disparity.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> people = es.simulate(300, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    >>> tally = es.tally(people, score="score", outcome="outcome", group="group", user="user")
+    >>> test = es.ordering_test(tally)
+    >>> test.verdict, test.alpha
+    ('disparity', 0.05)
     """
 
     COLUMNS = ("group_a", "group_b", "p_value", "p_adjusted", "misordered_share", "at_least", "worst", "verdict")
@@ -90,12 +109,14 @@ class OrderingTest(PairwiseTest):
     weighting: str
     frame_kind: str | None = None
     not_monotone: tuple[Decline, ...] = ()
+    direction: str = RISING
 
     @property
     def null(self) -> str:
         """What is tested, in words."""
         slack = "" if self.tolerance is None else f" by more than {self.tolerance:g}"
-        return f"a higher score never stands for a lower expected outcome{slack}, whichever groups the two people are from"
+        worse = "a lower" if self.direction == RISING else "a higher"
+        return f"a higher score never stands for {worse} expected outcome{slack}, whichever groups the two people are from"
 
     @property
     def misordered_share(self) -> float:
@@ -118,7 +139,7 @@ class OrderingTest(PairwiseTest):
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
-        names = ("null", "alpha", "tolerance", "weighting", "p_value", "misordered_share", "verdict", "reason")
+        names = ("null", "alpha", "tolerance", "weighting", "p_value", "misordered_share", "verdict", "reason", "direction")
         lists = {"pairs": [values_of(pair) for pair in self.pairs], "not_monotone": [values_of(own) for own in self.not_monotone]}
         return json_ready(values_of(self, names) | lists)
 
@@ -143,6 +164,7 @@ def ordering_test(
     kernel: str = "gaussian",
     bandwidth: float | str = "band",
     reference: Any = None,
+    direction: str = AUTO,
     seed: int = 0,
     **columns: Unpack[DataColumns],
 ) -> OrderingTest:
@@ -163,6 +185,9 @@ def ordering_test(
         How much misordering does not matter. With it the verdict is "parity" when the simultaneous limits rule out more.
     reference
         Compare every group with this one only; by default all pairs are compared.
+    direction
+        "rising": a higher score should stand for a higher outcome; "falling": for a lower one, as credit points do for defaults.
+        "auto" takes "falling" where outcomes are likely to fall along the score within groups.
     weighting, degree, kernel, bandwidth
         As for ``es.curves``.
     alpha, seed
@@ -185,23 +210,39 @@ def ordering_test(
     require_alpha(alpha)
     require_groups(tally)
     require_gap("tolerance", tolerance)
+    require_option("direction", direction, (AUTO, RISING, FALLING))
     smoothing = Smoothing(degree, kernel, bandwidth)
-    curves = own_curves(GroupView.each(tally, weighting), smoothing)
+    curves = own_curves(join_views(GroupView.each(tally, weighting), smoothing), smoothing)
+    if direction == AUTO:
+        direction = RISING if outcomes_rise(tally, weighting, LIKELY) else FALLING
+    if direction == FALLING:
+        curves = list(map(turn, curves))
     chosen = list(itertools.combinations(range(len(curves)), 2))
     if reference is not None:
         fixed = tally.index(reference)
         chosen = [(index, fixed) for index in range(len(curves)) if index != fixed]
     slack = tolerance or 0.0
     pairs = [
-        order_pair((tally.groups[i], tally.groups[j]), (curves[i], curves[j]), alpha, slack, seeded(seed, i, j)) for i, j in chosen
+        order_pair((tally.groups[i], tally.groups[j]), (curves[i], curves[j]), alpha, slack, seeded(seed, i, j), direction)
+        for i, j in chosen
     ]
+    pairs = [_with_few(tally, pair) for pair in pairs] if tally.item is not None else pairs
     adjusted = holm([pair.p_value for pair in pairs])
     judged = tuple(judge_order(pair, float(p), alpha, tolerance) for pair, p in zip(pairs, adjusted, strict=True))
-    return OrderingTest(judged, alpha, tolerance, weighting, tally.frame_kind, _find_declines(tally, curves, alpha, slack, seed))
+    declines = _find_declines(tally, curves, alpha, slack, seed, direction)
+    return OrderingTest(judged, alpha, tolerance, weighting, tally.frame_kind, declines, direction)
 
 
-def _find_declines(tally: Tally, curves: list[OwnCurve | None], alpha: float, tolerance: float, seed: int) -> tuple[Decline, ...]:
-    """Groups whose own curve is shown to fall, adjusted for their number by Holm's method."""
+def _with_few(tally: Tally, pair: OrderingPair) -> OrderingPair:
+    """A pair that cannot be judged, with the number of users or items if that is why."""
+    few = [GroupView.of(tally, group, "user").few for group in (pair.group_a, pair.group_b)]
+    return replace(pair, reason=next(filter(None, few))) if not pair.judged and any(few) else pair
+
+
+def _find_declines(
+    tally: Tally, curves: list[OwnCurve | None], alpha: float, tolerance: float, seed: int, direction: str
+) -> tuple[Decline, ...]:
+    """Groups whose own curve is shown to fall, or to rise where it should fall, adjusted for their number by Holm's method."""
     found: list[tuple[int, float, PointPairs, int]] = []
     for number, curve in enumerate(curves):
         pairs = None if curve is None else own_pairs(curve)
@@ -217,9 +258,9 @@ def _find_declines(tally: Tally, curves: list[OwnCurve | None], alpha: float, to
     for (number, _, judged, worst), p_adjusted in zip(found, holm([p for _, p, _, _ in found]), strict=True):
         curve = curves[number]
         if p_adjusted <= alpha and curve is not None:
-            low, high = tally.lattice.to_score(curve.points[[judged.low[worst], judged.high[worst]]])
-            fall = float(judged.values[worst])
-            declines.append(Decline(tally.groups[number], float(p_adjusted), fall, float(low), float(high)))
+            way = SIGN[direction]
+            low, high = sorted(tally.lattice.to_score(way * curve.points[[judged.low[worst], judged.high[worst]]]).tolist())
+            declines.append(Decline(tally.groups[number], float(p_adjusted), way * float(judged.values[worst]), low, high))
     return tuple(declines)
 
 
@@ -229,18 +270,19 @@ def order_pair(
     alpha: float,
     tolerance: float,
     rng: np.random.Generator,
+    direction: str,
     only: Mask | None = None,
 ) -> OrderingPair:
-    """One pair of groups, before adjustment; only: some of their pairs of points."""
+    """One pair of groups, before adjustment, on curves that are turned where outcomes fall; only: some of their pairs of points."""
     (a, b), (first, second) = groups, curves
     if first is None or second is None:
         few = label_text(a if first is None else b)
-        return OrderingPair(a, b, reason=f"{few} has nowhere {MIN_EFFECTIVE} effective users")
+        return OrderingPair(a, b, reason=f"at no score does {few} have {MIN_EFFECTIVE} effective users")
     pairs = point_pairs(first, second)
     if only is not None:
         pairs = pairs.at(only)
     told = tame_law(pairs.law, pairs.varies)
-    rare = _rare_words(pairs, told, first, second)
+    rare = _rare_words(pairs, told, (first, second), direction)
     if not told.any():
         return OrderingPair(a, b, reason=_why_not(pairs, rare))
     judged = pairs.at(told)
@@ -251,8 +293,8 @@ def order_pair(
     worst = int(np.argmax(across))
     if not across[worst] > 0:  # nothing but declines within a group
         worst = int(np.argmax(beyond))
-    low, high = int(judged.low[worst]), int(judged.high[worst])
-    scores = first.view.lattice.to_score(np.concatenate([first.points, second.points]))
+    low, high = (int(judged.low[worst]), int(judged.high[worst]))[:: SIGN[direction]]
+    scores = first.view.lattice.to_score(SIGN[direction] * np.concatenate([first.points, second.points]))
     low_is_a = low < len(first.points)
     p_value, p_any = (_p_value(maxima, float(far.max()), len(close.low)) for far in (across, beyond))
     within = "a decline within a group explains what misordering there is" if p_any <= alpha < p_value else ""
@@ -262,7 +304,7 @@ def order_pair(
         p_value=p_value,
         misordered_share=float(pairs.mass[pairs.values > 0].sum()),
         at_least=float(judged.mass[beyond > max(critical, 0.0)].sum()),
-        worst=float(judged.values[worst]),
+        worst=SIGN[direction] * float(judged.values[worst]),
         low_group=a if low_is_a else b,
         low_score=float(scores[low]),
         high_group=b if low_is_a else a,
@@ -301,16 +343,22 @@ def _why_not(pairs: PointPairs, rare: str) -> str:
     return rare if pairs.varies.any() else "the outcomes do not vary"
 
 
-def _rare_words(pairs: PointPairs, told: Mask, first: OwnCurve, second: OwnCurve) -> str:
+def _rare_words(pairs: PointPairs, told: Mask, curves: tuple[OwnCurve, OwnCurve], direction: str) -> str:
     """Where a group's estimates are too skewed to be judged against the nearest of the other's; empty when they are nowhere."""
-    outcome, weight = (sum(float(getattr(curve.view.sums, name).sum()) for curve in (first, second)) for name in ("Y", "W"))
+    first, second = curves
+    outcome, weight = (sum(float(getattr(curve.view.sums, name).sum()) for curve in curves) for name in ("Y", "W"))
     silent = _silent(pairs, told, np.concatenate([first.points, second.points]))
     words = []
     for curve, start in ((first, 0), (second, len(first.points))):
         mine = np.flatnonzero(silent[start : start + len(curve.points)])
         if len(mine) > 0:
             third = _third(pairs, ~told, start + mine)
-            words.append((third, skewed_words(curve.view, curve.points[mine], outcome / weight)))
+            words.append(
+                (
+                    third,
+                    skewed_words(curve.view, np.sort(SIGN[direction] * curve.points[mine]), outcome / weight, len(curve.points)),
+                )
+            )
     return max(words)[1] if words else ""
 
 
@@ -347,9 +395,10 @@ def _shown(pair: OrderingPair, verdict: str, tolerance: float | None) -> str:
     """What a verdict rests on."""
     low, high = label_text(pair.low_group), label_text(pair.high_group)
     if verdict == DISPARITY:
+        way = "above" if pair.worst > 0 else "below"
         return (
-            f"the expected outcome of {low} at score {number_text(pair.low_score)} is {number_text(pair.worst)} above that of "
-            f"{high} at the higher score {number_text(pair.high_score)}; at least {pair.at_least:.1%} of pairs are misordered"
+            f"the expected outcome of {low} at score {number_text(pair.low_score)} is {number_text(abs(pair.worst))} {way} that of "
+            f"{high} at the higher score {number_text(pair.high_score)}; {at_least(pair.at_least)} pairs are misordered"
         )
     if verdict == PARITY:
         return f"for {low} and {high} no misordering beyond {tolerance:g} is compatible with the data"

@@ -14,16 +14,17 @@ from evenscore.engines.data_or_tally import DataColumns, as_tally, given_tally
 from evenscore.errors import DataError, OptionError, require_alpha, require_gap, require_number, require_option
 from evenscore.estimation.comparison import Comparison, compare_groups
 from evenscore.estimation.gaps import comparison_grid, estimate_gap, judgeable, tame
-from evenscore.estimation.inference import seeded
+from evenscore.estimation.inference import CommonNormals
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import largest
-from evenscore.parity.methods import AUTO, METHODS, components_of, detectable_gap, draw_statistics, gather
+from evenscore.parity.methods import AUTO, METHODS, components_of, detectable_gap, draw, gather
 from evenscore.simulation import simulate
 from evenscore.tables import Table, json_ready, label_text, number_text
 from evenscore.tallies.reshaping import change_sums
 from evenscore.tallies.tally_state import Tally, require_groups
+from evenscore.tallies.two_way import require_enough
 from evenscore.threads import in_one_thread
 
 DRAWS = 4000
@@ -46,7 +47,15 @@ class PlanPair:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Plan(Table):
-    """The result of ``es.plan``."""
+    """The result of ``es.plan``.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> plan = es.plan(gap=0.1)
+    >>> plan.rows()[0]["power"]
+    0.8
+    """
 
     pairs: tuple[PlanPair, ...]
     power: float
@@ -182,7 +191,7 @@ def plan(
         tally = _assumed(rows_per_user, correlation, outcome_rate, score, ratio, seed)
     elif given_tally(tally) is None and score != BETA:
         columns["score"] = score
-    tally = as_tally(tally, cast(DataColumns, columns), call="plan", threshold=threshold)
+    tally = require_enough(as_tally(tally, cast(DataColumns, columns), call="plan", threshold=threshold))
     require_groups(tally)
     chosen = list(itertools.combinations(tally.groups, 2))
     total = sum(tally.n_users.values())
@@ -241,6 +250,7 @@ def _smallest_gap(comparison: Comparison, method: str, *, alpha: float, power: f
     if not (comparison.a.n_rows and comparison.b.n_rows):
         return np.inf
     smoothing = comparison.settle(Smoothing())
+    comparison = comparison.joined(smoothing.h)
     points, reason = comparison_grid(comparison, smoothing.h)
     if reason is not None:
         return np.inf
@@ -250,8 +260,7 @@ def _smallest_gap(comparison: Comparison, method: str, *, alpha: float, power: f
     if not keep.any():
         return np.inf
     evidence = gather(components_of(method), process.at(keep), comparison, null, points[keep], smoothing)
-    noise, statistics = draw_statistics(evidence, seeded(seed), DRAWS)
-    return detectable_gap(method, evidence, noise, statistics, alpha, power)
+    return detectable_gap(method, draw(evidence, CommonNormals(seed), DRAWS), alpha, power)
 
 
 def _needed(smallest: Any, gap: float, total: int) -> float:

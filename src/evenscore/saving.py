@@ -8,6 +8,7 @@ import decimal
 import itertools
 import os
 import secrets
+import shutil
 import stat
 import sys
 import uuid
@@ -23,6 +24,8 @@ AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # opening a pipe must not wait for its o
 CASELESS = sys.platform in ("darwin", "win32")  # a.csv and A.csv are one file
 DATA_NAMES = tuple(f".{kind}{packed}" for kind in ("csv", "tsv", "parquet", "pq") for packed in ("", ".gz", ".zst"))
 OWN = (b"{", b"<", b"evenscore tally\n")  # how JSON, HTML, XML and tallies begin, and no table
+
+_UNFINISHED: dict[Path, int] = {}  # temporary files and folders that are in use, and the process that will remove them
 
 # Labels keep their type
 
@@ -155,16 +158,36 @@ def written_whole(path: Path, suffix: str = "", *, overwrite: bool = True) -> It
     with _explained("write", path):
         place = Path(os.path.realpath(path))
         temporary = place.with_name(f".evenscore-{secrets.token_hex(8)}{suffix}")
+    with unfinished(temporary):
+        try:
+            with _explained("write", path):
+                os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            yield temporary
+            with _explained("write", path):
+                _move(temporary, place, overwrite)
+        except BaseException:
+            with contextlib.suppress(OSError, ValueError):
+                temporary.unlink()
+            raise
+
+
+@contextlib.contextmanager
+def unfinished(path: Path) -> Iterator[None]:
+    """Keep a temporary file or folder in mind for ``remove_unfinished`` while it is used."""
+    _UNFINISHED[path] = os.getpid()
     try:
-        with _explained("write", path):
-            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-        yield temporary
-        with _explained("write", path):
-            _move(temporary, place, overwrite)
-    except BaseException:
-        with contextlib.suppress(OSError, ValueError):
-            temporary.unlink()
-        raise
+        yield
+    finally:
+        _UNFINISHED.pop(path, None)
+
+
+def remove_unfinished() -> None:
+    """Remove what this process has not finished; for those who end it where nothing unwinds any more."""
+    for path, process in list(_UNFINISHED.items()):
+        if process == os.getpid():  # a fork leaves its parent's alone
+            shutil.rmtree(path, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def _move(temporary: Path, place: Path, overwrite: bool) -> None:

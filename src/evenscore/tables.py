@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import importlib
 import importlib.util
 import json
@@ -14,15 +13,46 @@ from typing import Any, overload
 
 import numpy as np
 
-from evenscore.errors import EvenscoreError, require_option, visible
+from evenscore.errors import EvenscoreError, require_flag, require_option, visible
+from evenscore.naming import GroupNames, current_names, in_names, own_names, plain_label
+from evenscore.naming import label_text as label_text
 
+ROWS, FEW = 40, 6  # of a table in a terminal, in full and where only what matters most is told
+CUT = 32  # characters of a cell in a table that would be too wide
 FRAMES = ("pandas", "polars", "pyarrow")
+GROUP_COLUMNS = ("group", "group_a", "group_b", "low_group", "high_group", "reference")
+SPEAKING = ("__repr__", "_repr_html_", "to_dict", "plot", "_notes", "_title", "reason", "remarks", "disagreement", "sentence")
 
 
 class Table:
     """Base of results: a subclass gives ``rows``, a title and notes, and ``frame_kind`` when it knows the kind of the data."""
 
-    __slots__ = ()
+    __slots__ = ("_made_under",)
+
+    def __new__(cls, *args: Any, **fields: Any) -> Any:
+        """A result calls groups as the call does that made it."""
+        made = object.__new__(cls)
+        object.__setattr__(made, "_made_under", current_names())
+        return made
+
+    def __reduce__(self) -> Any:
+        """Copies call groups the same, wherever they are made."""
+        return _remake, (type(self), self.group_names), self.__getstate__()  # type: ignore[attr-defined, unused-ignore]
+
+    def __init_subclass__(cls) -> None:
+        """Whatever speaks of groups does so in the result's own names."""
+        super().__init_subclass__()
+        for name in SPEAKING:
+            own = cls.__dict__.get(name)
+            speak = own.fget if isinstance(own, property) else own
+            if callable(speak) and not hasattr(speak, "__wrapped__"):
+                named = in_names(speak)
+                setattr(cls, name, property(named) if isinstance(own, property) else named)
+
+    @property
+    def group_names(self) -> GroupNames:
+        """What groups are called."""
+        return self._made_under  # type: ignore[attr-defined]
 
     def rows(self) -> list[dict[str, Any]]:
         """The tidy table as plain dicts."""
@@ -34,18 +64,29 @@ class Table:
     def _notes(self) -> list[str]:
         return []
 
+    def _short_notes(self) -> list[str]:
+        """What is printed below the title where there is room for a few lines: why the verdict is what it is."""
+        reason = getattr(self, "reason", "")
+        return [reason] if isinstance(reason, str) and reason else []
+
     def _shown_rows(self) -> list[dict[str, Any]]:
         """What is printed; a table with very many rows has a shorter one to show."""
         return self.rows()
+
+    def _tables(self) -> list[list[dict[str, Any]]]:
+        """What is printed, one table below the other."""
+        return [self._shown_rows()]
 
     def frame(self, kind: str | None = None) -> Any:
         """The rows as a frame: of the kind the data came in, else the first installed of pandas, polars and pyarrow."""
         return as_frame(self.rows(), getattr(self, "frame_kind", None) if kind is None else kind)
 
+    @in_names
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
         return {"title": self._title(), "rows": json_ready(self.rows()), "notes": self._notes()}
 
+    @in_names
     def plot(self, ax: Any = None) -> Any:
         """Draw the result, on new axes or on those given (needs matplotlib)."""
         from evenscore.report.plots import plot
@@ -53,12 +94,30 @@ class Table:
         return plot(self, ax)
 
     def __repr__(self) -> str:
-        notes = [f"  {printable(note, 400)}" for note in self._notes()]
-        return "\n".join([printable(self._title(), 400), "", text_table(self._shown_rows()), *notes])
+        return self.text(verbose=True)
 
+    @in_names
+    def text(self, *, verbose: bool = False) -> str:
+        """The result for a terminal: its title and what matters most, or with every table and note."""
+        from evenscore.report.wrapping import paragraphs, terminal_width, wrap
+
+        require_flag("verbose", verbose)
+        width = terminal_width()
+        shown = self._tables() if verbose else self._tables()[:1]
+        tables = "\n\n".join(text_table(rows, ROWS if verbose else FEW, width) for rows in shown)
+        notes = paragraphs(self._notes() if verbose else self._short_notes(), width)
+        return "\n".join(["\n".join(wrap(self._title(), width, "")), "", tables, *([notes] if notes else [])])
+
+    @in_names
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p>{html.escape(printable(note, 400))}</p>" for note in self._notes())
-        return f"<p><b>{html.escape(printable(self._title(), 400))}</b></p>{html_table(self._shown_rows())}{notes}"
+        from evenscore.report.notebook import result_html
+
+        return result_html(self)
+
+
+def _remake(kind: Any, names: GroupNames) -> Any:
+    with own_names(names):
+        return kind.__new__(kind)
 
 
 def as_frame(rows: list[dict[str, Any]], kind: str | None = None) -> Any:
@@ -78,7 +137,7 @@ def _alike(values: list[Any]) -> list[Any]:
     """Values that fit into one column: labels of mixed types, and tuples, become text."""
     kinds = {type(value) for value in values if value is not None}
     if tuple in kinds or (len(kinds) > 1 and not kinds <= {int, float}):
-        return [None if value is None else label_text(value) for value in values]
+        return [None if value is None else plain_label(value) for value in values]
     return values
 
 
@@ -89,13 +148,6 @@ def _first_installed() -> str:
     raise EvenscoreError("no frame library is installed; install pandas, polars or pyarrow, or use .rows()")
 
 
-def label_text(label: Any) -> str:
-    """A group label for people: labels of an intersection are joined."""
-    if isinstance(label, tuple):
-        return " × ".join(map(label_text, label))
-    return str(label)
-
-
 @overload
 def json_ready(value: dict[Any, Any]) -> dict[str, Any]: ...
 @overload
@@ -103,7 +155,7 @@ def json_ready(value: object) -> Any: ...
 def json_ready(value: Any) -> Any:
     """Plain values only: no NumPy scalars, and None for what JSON cannot say (nan, infinity)."""
     if isinstance(value, dict):
-        return {label_text(key): json_ready(item) for key, item in value.items()}
+        return {plain_label(key): json_ready(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
         return [json_ready(item) for item in value]
     if isinstance(value, np.generic):
@@ -133,12 +185,54 @@ def number_text(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return label_text(value)
+        return plain_label(value)
     if isinstance(value, int):
         return f"{value:,}"
     if value != 0 and not 0.001 <= abs(value) < 100000:
         return f"{value:.2g}" if abs(value) < 0.001 else f"{value:,.0f}"
     return f"{value:.4f}" if abs(value) < 10 else f"{value:,.1f}"
+
+
+def decimals(*values: float, digits: int = 2) -> int:
+    """How many decimals the smallest of several numbers needs for its digits, at most six.
+
+    >>> decimals(0.123), decimals(12.3), decimals(0.004)
+    (2, 0, 4)
+    """
+    known = [abs(value) for value in values if math.isfinite(value) and abs(value) > 1e-9]
+    smallest = min(known, default=1.0)
+    return min(6, max(0, digits - 1 - math.floor(math.log10(smallest))))
+
+
+def at_least(share: float) -> str:
+    """A share of what follows, in percent with three figures, rounded down: what is shown is no less."""
+    if share > 1 - 1e-9:
+        return "all"
+    places = decimals(100 * share, digits=3)
+    return f"at least {math.floor(100 * share * 10**places + 1e-9) / 10**places:.{places}f} % of"
+
+
+def figures(value: float, digits: int = 3, sign: str = "") -> str:
+    """A number of so many figures in a sentence, in whole digits where it is large; sign: "+" to write it always.
+
+    >>> [figures(value) for value in (0.12345, 12.345, 637.2, 2041.7, 0.0)]
+    ['0.123', '12.3', '637', '2,042', '0']
+    """
+    text = f"{value:{sign}.{digits}g}"
+    return f"{value:{sign},.0f}" if "e+" in text else text
+
+
+def amount_text(value: float, sign: str = "") -> str:
+    """A gap, an error or a mean in a sentence: as fine as a share needs it, and no finer where it is large.
+
+    >>> [amount_text(value) for value in (0.1234, 0.00012, 3.5, 41.27, 1803.87)]
+    ['0.123', '0.00012', '3.500', '41.3', '1,804']
+    """
+    if value == 0 or 0.0005 <= abs(value) < 10:
+        return f"{value:{sign}.3f}"
+    if abs(value) < 0.0005:
+        return f"{value:{sign}.2g}"
+    return f"{value:{sign},.1f}" if abs(value) < 1000 else f"{value:{sign},.0f}"
 
 
 def p_text(p_value: float) -> str:
@@ -158,13 +252,21 @@ def p_words(p_value: float) -> str:
 def cell_texts(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]], list[bool]]:
     """Header and cells of a table as text, and which columns are numbers."""
     names = list(rows[0])
-    body = [[p_text(v) if _is_p(n, v) else number_text(v) for n, v in row.items()] for row in rows]
-    numeric = [all(isinstance(row[n], int | float) and not isinstance(row[n], bool) for row in rows) for n in names]
+    body = [[_cell_text(n, v) for n, v in row.items()] for row in rows]
+    numeric = [n not in GROUP_COLUMNS and all(map(_is_number, (row[n] for row in rows))) for n in names]
     return [n.replace("_", " ") for n in names], body, numeric
 
 
-def _is_p(name: str, value: Any) -> bool:
-    return name.startswith("p_") and isinstance(value, float)
+def _cell_text(name: str, value: Any) -> str:
+    if name == "group" and value is None:
+        return "all groups"
+    if name in GROUP_COLUMNS and value is not None:
+        return label_text(value)
+    return p_text(value) if name.startswith("p_") and isinstance(value, float) else number_text(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def printable(text: str, limit: int = 48) -> str:
@@ -173,20 +275,75 @@ def printable(text: str, limit: int = 48) -> str:
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 
-def text_table(rows: Sequence[dict[str, Any]], limit: int = 40) -> str:
-    """An aligned table for a terminal; numbers to the right."""
+def shorten(text: str, limit: int) -> str:
+    """A name in so many characters: long names often differ at their end, so the middle is left out.
+
+    >>> shorten("people of the north-east", 16)
+    'people o…th-east'
+    """
+    clean = printable(text, 400)
+    if len(clean) <= limit:
+        return clean
+    end = (limit - 1) // 2
+    return f"{clean[: limit - 1 - end]}…{clean[len(clean) - end :]}"
+
+
+def text_table(rows: Sequence[dict[str, Any]], limit: int = ROWS, width: int = 80) -> str:
+    """An aligned table for a terminal, numbers to the right; columns that do not fit side by side go on below, with the first ones.
+
+    Before that, long names of columns take two lines, and long words are cut off.
+    """
     if not rows:
         return "  (no rows)"
     header, body, numeric = cell_texts(rows[:limit])
     body = [[printable(cell) for cell in line] for line in body]
-    widths = [max(_width(line[i]) for line in [header, *body]) for i in range(len(header))]
-    lines = [
-        "  " + "  ".join(_pad(cell, width, num) for cell, width, num in zip(line, widths, numeric, strict=True)).rstrip()
-        for line in [header, *body]
-    ]
-    if len(rows) > limit:
-        lines.append(f"  ... {len(rows) - limit:,} more rows")
-    return "\n".join(lines)
+    columns: list[list[Any]] = [[[name], [line[i] for line in body], numeric[i]] for i, name in enumerate(header)]
+    n_keys = sum(name in GROUP_COLUMNS for name in list(rows[0])[:2]) or 1
+    if _table_width(columns) > width:
+        for column in columns:
+            column[0] = _two_lines(column[0][0])
+            column[1] = [shorten(cell, min(CUT, width // 3)) for cell in column[1]]
+    blocks = [_block(side) for side in _side_by_side(columns, n_keys, width)]
+    more = [f"  ... {len(rows) - limit:,} more rows"] if len(rows) > limit else []
+    return "\n".join(["\n\n".join(blocks), *more])
+
+
+def _two_lines(name: str) -> list[str]:
+    """A column's name, broken where the longer of both lines is shortest."""
+    words = name.split(" ")
+    if len(words) == 1:
+        return [name]
+    return min(([" ".join(words[:i]), " ".join(words[i:])] for i in range(1, len(words))), key=lambda lines: max(map(len, lines)))
+
+
+def _column_width(column: list[Any]) -> int:
+    return max(map(_width, [*column[0], *column[1]]))
+
+
+def _table_width(columns: list[list[Any]]) -> int:
+    return sum(_column_width(column) + 2 for column in columns)
+
+
+def _side_by_side(columns: list[list[Any]], n_keys: int, width: int) -> list[list[list[Any]]]:
+    """Columns in as many blocks as needed, each of them after those that say what a row is."""
+    keys, rest = columns[:n_keys], columns[n_keys:]
+    blocks = [list(keys)]
+    for column in rest:
+        if len(blocks[-1]) > n_keys and _table_width([*blocks[-1], column]) > width:
+            blocks.append(list(keys))
+        blocks[-1].append(column)
+    return blocks
+
+
+def _block(columns: list[list[Any]]) -> str:
+    tall = max(len(column[0]) for column in columns)
+    filled = [[*[""] * (tall - len(names)), *names, *cells] for names, cells, _ in columns]
+    widths = [max(map(_width, cells)) for cells in filled]
+    lines = (
+        "  ".join(_pad(cell, width, num) for cell, width, (_, _, num) in zip(line, widths, columns, strict=True)).rstrip()
+        for line in zip(*filled, strict=True)
+    )
+    return "\n".join(f"  {line}" for line in lines)
 
 
 def _width(text: str) -> int:
@@ -197,20 +354,3 @@ def _width(text: str) -> int:
 def _pad(text: str, width: int, right: bool) -> str:
     blanks = " " * (width - _width(text))
     return blanks + text if right else text + blanks
-
-
-def html_table(rows: Sequence[dict[str, Any]], limit: int = 200) -> str:
-    """A plain HTML table; every label is escaped."""
-    if not rows:
-        return "<p>(no rows)</p>"
-    header, body, numeric = cell_texts(rows[:limit])
-    body = [[printable(cell, 200) for cell in line] for line in body]
-
-    def line(cells: list[str], tag: str) -> str:
-        styled = (
-            f"<{tag} style='text-align:{'right' if num else 'left'}'>{html.escape(cell)}</{tag}>"
-            for cell, num in zip(cells, numeric, strict=True)
-        )
-        return "<tr>" + "".join(styled) + "</tr>"
-
-    return f"<table>{line(header, 'th')}{''.join(line(cells, 'td') for cells in body)}</table>"

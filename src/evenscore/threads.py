@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
+
+from evenscore.naming import own_names
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,11 +49,11 @@ def one_thread() -> Iterator[None]:
 
 
 def in_one_thread(function: Callable[P, T]) -> Callable[P, T]:
-    """A function that does its linear algebra in one thread."""
+    """A public function: it does its linear algebra in one thread, and the names of its groups end with it."""
 
     @functools.wraps(function)
     def limited(*args: P.args, **kwargs: P.kwargs) -> T:
-        with one_thread():
+        with one_thread(), own_names():
             return function(*args, **kwargs)
 
     return limited
@@ -58,6 +61,12 @@ def in_one_thread(function: Callable[P, T]) -> Callable[P, T]:
 
 def _blas() -> list[Any]:
     """The libraries of linear algebra that are loaded now."""
+    return _blas_of(len(sys.modules))
+
+
+@functools.lru_cache(maxsize=1)
+def _blas_of(_modules: int) -> list[Any]:
+    """To look for them takes as long as a test of small data; a further one comes with a module."""
     from threadpoolctl import ThreadpoolController
 
     return list(ThreadpoolController().select(user_api="blas").lib_controllers)

@@ -120,8 +120,12 @@ def test_one_person_is_not_a_curve():
     assert subject["tally"]["rows"][2]["mean_outcome"] is None
     assert {row["group"] for row in subject["curves"]["rows"]} == {"a", "b"}
     assert len(subject["tests"]["parity"]["pairs"]) == 1
-    assert subject["judged"]["sentence"] == "2 of 3 groups judged; 1 has fewer than 10 users"
-    assert "not judged: 1 user" in repr(audit) and "not judged: 1 user" in audit.to_html()
+    assert subject["judged"]["sentence"] == "2 of 3 groups compared; 1 has fewer than 10 users"
+    assert (
+        "1 has fewer than 10 users" in repr(audit)
+        and "not judged: 1 user" in audit.text(verbose=True)
+        and "not judged: 1 user" in audit.to_html()
+    )
     everyone = es.audit(with_few(), **NAMES, min_users=0)
     assert len(everyone.subjects[0].parity.pairs) == 3
 
@@ -180,7 +184,7 @@ def test_both_means_are_told_before_the_verdict():
     assert np.isclose(found.per_row, frame.outcome.mean())
     assert np.isclose(found.per_user, frame.groupby("user").outcome.mean().mean())
     audit = es.audit(frame, **NAMES)
-    text = repr(audit)
+    text = " ".join(repr(audit).split())
     assert text.index(f"{found.per_user:.3f} per user") < text.index(audit.verdict.upper())
     assert audit.summary[1].startswith("the mean outcome is") or "per row" in " ".join(audit.summary)
 
@@ -230,6 +234,49 @@ def test_labels_on_both_sides_see_more():
     assert "on both sides of the threshold" in repr(one) and one.to_dict()["other_labels"]["labels"] == "both"
     with pytest.raises(es.OptionError, match="labels='all' is not known"):
         es.marginal_test(tally, threshold=0.8, labels="all")
+
+
+def test_a_jump_at_the_threshold_is_told_and_does_not_choose():
+    """Outcomes that the decision changes: both sides are wrong then. That no jump is shown is no licence either."""
+    data = scored(1, 2500)
+    flat, jumping = (es.marginal_test(tallied(each, cuts=[0.5]), threshold=0.5) for each in (data, _jumping(data)))
+    assert flat.labels == jumping.labels == "positive"
+    assert all(jump.p_value <= 0.05 and jump.ci_low > 0 for jump in jumping.jumps)
+    said, unsaid = (" ".join(repr(test).split()) for test in (jumping, flat))
+    assert "would be wrong here" in said and "does not make labels" in unsaid
+    assert jumping.to_dict()["jumps"][0]["size"] == jumping.jumps[0].size
+    both = es.marginal_test(tallied(_jumping(data), cuts=[0.5]), threshold=0.5, labels="both")
+    assert 'labels="both" is wrong here' in " ".join(repr(both).split())
+    for one, two in zip(both.jumps, jumping.jumps, strict=True):
+        assert one.size == pytest.approx(two.size, abs=0.15)
+
+
+def _jumping(data):
+    rng = np.random.default_rng(8)
+    turned = (data["score"] >= 0.5) & (rng.random(len(data)) < 0.6)
+    return data.assign(outcome=np.where(turned, 1, data["outcome"]))
+
+
+def test_jumps_against_two_lines_on_rows():
+    """Independent rows: the two local lines, and a score test of equal rates for their difference where rates are alike."""
+    rng = np.random.default_rng(2)
+    s = rng.random(3000)
+    outcome = (rng.random(3000) < 0.5).astype(float)
+    data = pd.DataFrame({"score": s, "outcome": outcome, "group": np.arange(3000) % 2, "user": np.arange(3000)})
+    test = es.marginal_test(tallied(data, cuts=[0.5]), threshold=0.5)
+    for jump in test.jumps:
+        mine = np.arange(3000) % 2 == jump.group
+        sizes, variances = [], []
+        for side in (s >= 0.5, s < 0.5):
+            x, y = s[mine & side] - 0.5, outcome[mine & side]
+            # the bandwidth that the whole test has settled on
+            k = np.exp(-0.5 * (x / test.bandwidth) ** 2)
+            design = np.column_stack([np.ones_like(x), x])
+            weights = np.linalg.solve(design.T @ (k[:, None] * design), (k[:, None] * design).T)[0]
+            sizes.append(weights @ y)
+            variances.append((weights**2).sum() / 4)
+        assert jump.size == pytest.approx(sizes[0] - sizes[1], abs=0.1 * jump.se)  # cells and not rows
+        assert jump.se == pytest.approx(np.sqrt(sum(variances)), rel=0.05)
 
 
 def test_old_names_are_still_taken():

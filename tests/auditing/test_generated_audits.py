@@ -10,9 +10,11 @@ from generated_audits import NAMES, Case, draw_case, run_case
 from hostile import THOROUGH
 
 AUDITS = 500 if THOROUGH else 25
+# A variance that rounding had left below 0; no gap large enough to be found, told as 8e17; 1,038 read as text; no curve to draw.
+ONCE_WRONG = (76, 94, 157, 215)
 
 
-@pytest.mark.parametrize("seed", range(AUDITS))
+@pytest.mark.parametrize("seed", range(AUDITS) if THOROUGH else [*range(AUDITS), *ONCE_WRONG])
 def test_an_audit_says_no_more_than_it_saw(seed, tmp_path):
     case = draw_case(seed)
     found = complaints(case, run_case(case, tmp_path))
@@ -36,6 +38,15 @@ def told(tmp_path_factory):
 
 def test_nothing_is_found_where_nothing_is_wrong(told):
     assert complaints(*told) == []
+
+
+@pytest.mark.parametrize("text", ["at score 9.52e+04, outcomes lie 95234 below", "from 9.52e+04 to 9.52e+04.", "9.52e+04 at most"])
+def test_numbers_with_an_exponent_are_read_whole(told, text):
+    case, sound = told
+    known = deepcopy(sound)
+    known.document["tolerance"] = 95234.0
+    said(text)(known)
+    assert complaints(case, known) == []
 
 
 def said(text):

@@ -8,9 +8,13 @@ from scipy import stats
 
 import evenscore as es
 from evenscore.auditing.repair import Repair
+from evenscore.calibration.kernel_map import KernelMap
 from evenscore.calibration.repair_state import describe_change, gap_limit, rms_gap
+from evenscore.calibration.shrinkage import mix_maps, own_share
 from evenscore.data.coding import hash_integers
 from evenscore.data.splits import Split
+from evenscore.estimation.smoothing import Smoothing
+from evenscore.tallies.view import GroupView
 
 COLUMNS = {"score": "score", "outcome": "outcome", "group": "group", "user": "user"}
 
@@ -187,3 +191,66 @@ def test_points_without_an_estimate_do_not_hide_the_typical_gap():
     limit = gap_limit(replace(test, pairs=(partly,)))
     assert limit == pytest.approx(np.abs([pair.band_low[3:], pair.band_high[3:]]).max())
     assert "nan" not in describe_change(test, replace(test, pairs=(replace(partly, gap=np.full_like(gap, np.nan)),)))[1]
+
+
+@pytest.mark.slow
+def test_another_scale_on_which_a_repair_would_be_verified():
+    """Most people have low scores: on the scale of the score the few high ones leave the band wide."""
+    rng = np.random.default_rng(3)
+    n = 20_000
+    group, score = np.arange(n) % 2, np.clip(rng.beta(0.7, 9, n), 0.001, 0.999)
+    outcome = (rng.random(n) < np.clip(score + 0.05 * group, 0, 1)).astype(float)
+    data = {"score": score, "outcome": outcome, "group": group, "user": np.arange(n)}
+    calibrator = es.calibrate(es.tally(data, **COLUMNS, split="1/2", scale="score"))
+    tested = es.tally(data, **COLUMNS, split="2/2", scale="score")
+    found = es.verify(calibrator, tested, tolerance=0.12)
+    assert not found.verified and found.other_scales
+    assert f"on scale {' and '.join(map(repr, found.other_scales))} what is left would lie within" in found.words
+    assert found.to_dict()["other_scales"] == list(found.other_scales)
+    again = data | {"score": calibrator.transform(score, group)}
+    for scale in found.other_scales:  # the verdict of whoever audits the repaired scores on that scale
+        assert es.parity_test(es.tally(again, **COLUMNS, split="2/2", scale=scale), tolerance=0.12, both=False).verdict == "parity"
+    assert es.verify(calibrator, tested).other_scales == ()  # nothing can be verified without a tolerance
+
+
+# Small groups lean on everybody
+
+
+def small_and_large(n_small=80, seed=4):
+    rng = np.random.default_rng(seed)
+    group = np.where(np.arange(1500) < n_small, "small", "large")
+    score = rng.integers(1, 11, 1500) / 10
+    outcome = (rng.random(1500) < 0.1 + 0.6 * score + 0.15 * (group == "small")).astype(float)
+    return es.tally({"score": score, "outcome": outcome, "group": group, "user": np.arange(1500)}, **COLUMNS)
+
+
+def test_the_share_of_a_groups_own_map_against_brute_force():
+    """The mixture with the smallest error on users left out, taken as far as its gain is sure."""
+    tally = small_and_large(300)
+    view, whole = next(own for own in GroupView.each(tally, "user") if own.label == "small"), GroupView.whole(tally, "user")
+    method = KernelMap(Smoothing(bandwidth="risk"))
+    own, pooled = method.fold_values(view), method.fold_values(whole)
+    shares = np.linspace(0, 1, 2001)
+    losses = []
+    for share in shares:
+        fitted = share * own + (1 - share) * pooled
+        losses.append((view.folds.Y2 - 2 * fitted * view.folds.Y + fitted**2 * view.folds.W).sum(axis=1))
+    best = int(np.argmin([loss.sum() for loss in losses]))
+    gain = losses[0] - losses[best]
+    sure = np.clip(gain.sum() / (np.sqrt(len(gain)) * gain.std(ddof=1)) - 0.5, 0, 1)
+    found = own_share(view, own, pooled)
+    assert shares[best] > 0 and found == pytest.approx(shares[best] * sure if shares[best] * sure >= 0.01 else 0, abs=2e-3)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_mixture_of_maps(share):
+    tally = small_and_large()
+    calibrator = es.calibrate(tally)
+    own, pooled = calibrator.map_of("small", unknown="pooled"), calibrator.pooled
+    mixed = mix_maps(own, pooled, share)
+    grid = np.linspace(0.1, 1, 19)
+    np.testing.assert_allclose(mixed.at(grid), share * own.at(grid) + (1 - share) * pooled.at(grid), atol=1e-12)
+    assert mixed.group == "small" and mixed.users == own.users
+    error = [np.sqrt(((each.design(grid) @ each.factor) ** 2).sum(axis=1)) for each in (mixed, own, pooled)]
+    at_least = np.sqrt((share * error[1]) ** 2 + ((1 - share) * error[2]) ** 2)
+    assert (error[0] >= at_least - 1e-12).all()  # as uncertain as two estimates that know nothing of each other, or more

@@ -53,7 +53,7 @@ def test_a_repair_that_works(verification):
     by_group = {row["group"]: row for row in verification.rows()}
     assert by_group["b"]["mse_change"] < by_group["b"]["ci_high"] < 0 and abs(by_group["a"]["mse_change"]) < 0.002
     assert by_group[None]["auc_after"] > by_group[None]["auc_before"]
-    assert "split 1/2" in verification.unseen and "rms gap before" in repr(verification)
+    assert "split 1/2" in verification.unseen and "root mean squared gap" in " ".join(repr(verification).split())
     assert set(verification.to_dict()) >= {"verdict", "reason", "null", "p_value", "gaps", "rows", "before", "after", "unseen"}
 
 

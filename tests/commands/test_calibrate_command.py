@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 
 def test_calibrate_fits_half_and_verifies_on_the_rest(folder):
     printed = (folder / "printed").read_text()
-    assert "verified on those of split 2/2" in printed and "rms gap after" in printed and "map.json" in printed
+    assert "Repair tested on unseen users" in printed and "Written: " in printed and "map.json" in printed
     calibrator = es.Calibrator.load(folder / "map.json")
     again = es.calibrate(es.tally(folder / "people.csv", score="score", outcome="outcome", group="group", user="user", split="1/2"))
     assert calibrator.split == "1/2" and calibrator.to_dict() == again.to_dict()
@@ -151,7 +151,7 @@ def test_the_scale_of_a_reference_group_is_named_on_the_command_line(folder, tmp
     assert run(*command, "--reference", "b").returncode == 0
     assert es.Calibrator.load(tmp_path / "map.json").reference == "b"
     done = run(*command, "--reference", "z")
-    assert done.returncode == 2 and "--reference z: no group is called so; there are: a, b" in done.stderr
+    assert done.returncode == 2 and "--reference z: no group 'z'; there are: a, b" in done.stderr
 
 
 def test_columns_of_a_csv_file_have_their_types_in_a_parquet_file_unless_that_alters_them(folder, tmp_path):

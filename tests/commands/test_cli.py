@@ -42,15 +42,16 @@ def folder(tmp_path_factory):
 def test_no_disparity_ends_with_0(folder):
     done = run_process("audit", folder / "even.csv", *FULL)
     assert done.returncode == 0 and done.stderr == ""
-    assert "INCONCLUSIVE" in done.stdout and "largest estimate of a gap, not shown" in done.stdout and "users: u" in done.stdout
+    shown = " ".join(done.stdout.split())
+    assert "INCONCLUSIVE" in shown and "not proof that there is none" in shown and "987 users" in shown
     assert "DISPARITY" not in done.stdout
 
 
 def test_a_disparity_ends_with_1(folder):
     done = run_process("audit", folder / "uneven.csv", *FULL)
     assert done.returncode == 1 and done.stderr == ""
-    assert "DISPARITY" in done.stdout and "b above a" in done.stdout
-    assert all(len(line) <= 132 for line in done.stdout.splitlines())
+    assert "DISPARITY" in done.stdout and "b - a" in done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.splitlines()) and len(done.stdout.splitlines()) <= 12
 
 
 BAD = {
@@ -71,7 +72,7 @@ BAD = {
     ),
     "no such group": (
         ["{folder}/even.csv", *FULL, "--reference", "z"],
-        "Error: --reference z: no group is called so; there are: a, b\n",
+        "Error: --reference z: no group 'z'; there are: a, b\n",
     ),
     "an id for a group": (["{folder}/even.csv", *FULL, "--group", "s"], "more than the 200 groups that are possible"),
     "a tally that knows": (
@@ -269,10 +270,8 @@ def test_nulls_are_dropped_and_counted(folder):
 def test_assumptions_are_printed(folder):
     done = run("audit", folder / "comma.csv", *FULL)
     assert done.returncode == 1
-    assert (
-        "assumed: columns are separated by semicolons" in done.stdout
-        and "assumed: column 's' has a decimal comma: '" in done.stdout
-    )
+    assert "Assumed: columns are separated by semicolons" in done.stdout
+    assert "Assumed: column 's' has a decimal comma: '" in done.stdout
     notes = json.loads(run("audit", folder / "comma.csv", *FULL, "--json", "-").stdout)["notes"]
     assert len(notes) == 3 and notes[0].startswith("scale: ") and notes[1] == "assumed: columns are separated by semicolons"
     written, read = re.fullmatch(r"assumed: column 's' has a decimal comma: '(.*)' is read as (.*)", notes[2]).groups()
@@ -292,7 +291,7 @@ def test_parity_within_a_tolerance_ends_with_0(folder):
     done = run("audit", folder / "uneven.csv", *FULL, "--tolerance", "0.9", "--method", "sup", "--json", "-")
     assert done.returncode == 0 and parity(json.loads(done.stdout))["verdict"] == "parity"
     shown = run("audit", folder / "uneven.csv", *FULL, "--tolerance", "0.9", "--method", "sup").stdout
-    assert "PARITY" in shown and "DISPARITY" not in shown and "tolerance" in shown
+    assert "PARITY" in shown and "DISPARITY" not in shown and "less than 90 points" in " ".join(shown.split())
 
 
 def test_every_method_is_on_offer():

@@ -30,7 +30,7 @@ COLUMNS = ("--score", "s", "--outcome", "y", "--group", "g", "--user", "u")
 
 def test_text_json_and_exit_codes(table, tmp_path):
     plain = run(table, *COLUMNS, "--threshold", 0.5, "--json", tmp_path / "x.json")
-    assert plain.return_value == 0 and "impact ratios" in plain.output
+    assert plain.return_value == 0 and "selection rate   ratio" in plain.output and "Written: " in plain.output
     document = json.loads((tmp_path / "x.json").read_text())
     assert {row["metric"] for row in document["decisions"]["rows"]} >= {"tpr", "selection_rate"}
     gated = run(table, *COLUMNS, "--threshold", 0.5, "--metric", "selection_rate")

@@ -25,13 +25,13 @@ def folder(tmp_path_factory):
 
 
 def test_an_unfair_blend_is_repaired_jointly(folder):
-    before = run("audit", folder / "feed.parquet", *PAIRS, *WHO, "--blend", "1,1,2", "--json", folder / "before.json")
+    before = run("audit", folder / "feed.parquet", *PAIRS, *WHO, "--blend", "1,1,2", "-v", "--json", folder / "before.json")
     assert before.returncode == 1 and before.stderr == "" and "blend: 1 like + 1 comment + 2 share" in before.stdout
     found = json.loads((folder / "before.json").read_text())
     assert found["audit"]["weights"] == [1, 1, 2] and found["audit"]["verdict"] == "disparity"
     options = ["--joint", "--split", "1-2/3", "--out", folder / "joint.json", "--method", "logistic"]
     fitted = run("calibrate", folder / "feed.parquet", *PAIRS, *WHO, *options)
-    assert fitted.returncode == 0 and fitted.stderr == "" and "written to" in fitted.stdout
+    assert fitted.returncode == 0 and fitted.stderr == "" and "Written: " in fitted.stdout
     data = feed(1500).data(3)
     expected = es.calibrate_jointly(data, **feed(1).columns, split="1-2/3", method="logistic")
     loaded = es.JointCalibrator.load(folder / "joint.json")
@@ -48,7 +48,7 @@ def test_an_unfair_blend_is_repaired_jointly(folder):
 
 
 def test_a_sweep_is_printed_and_silence_is_kept(folder):
-    done = run("audit", folder / "even.csv", *PAIRS[:6], *WHO, "--sweep")
+    done = run("audit", folder / "even.csv", *PAIRS[:6], *WHO, "--sweep", "-v")
     assert done.returncode == 0 and "Weight sweep (before)" in done.stdout and "of 11 weights" in done.stdout
     quiet = run("audit", folder / "even.csv", *PAIRS[:6], *WHO, "--quiet")
     assert quiet.returncode == 0 and quiet.stdout == quiet.stderr == ""

@@ -201,6 +201,23 @@ def test_users_in_lists_and_odd_arrays(ids):
     assert_same(es.tally(ROWS, **NAMES | {"user": ids(ROWS["u"])}), PLAIN, exact=False, folds=False)
 
 
+@pytest.mark.parametrize("kept", [slice(None), slice(40, 160)], ids=["all rows", "some rows"])
+@pytest.mark.parametrize("kind", ["pandas", "polars categories", "polars enum", "pyarrow"])
+def test_ids_of_categories_are_the_users_of_their_text(kind, kept):
+    text = np.array([f"ü-{number}" for number in range(int(ROWS["u"].max()) + 3)])  # some of which no row has
+    ids = text[ROWS["u"]]
+    columns = {
+        "pandas": lambda: pd.Series(pd.Categorical.from_codes(ROWS["u"], text))[kept],
+        "polars categories": lambda: pl.Series([*text, *ids], dtype=pl.Categorical)[len(text) :][kept],
+        "polars enum": lambda: pl.Series(ids, dtype=pl.Enum(text))[kept],
+        "pyarrow": lambda: pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(ROWS["u"]), pa.array(text))])[kept],
+    }
+    rows = {name: values[kept] for name, values in ROWS.items()}
+    tally, wanted = es.tally(rows | {"u": columns[kind]()}, **NAMES), es.tally(rows | {"u": ids[kept]}, **NAMES)
+    assert_same(tally, wanted, exact=False)
+    assert np.array_equal(tally.sketch, wanted.sketch)
+
+
 def test_integers_are_the_same_users_in_every_width():
     sketches = [es.tally(ROWS | {"u": USERS[kind](ROWS["u"])}, **NAMES).sketch for kind in ("int8", "uint64", "floats", "int64")]
     assert all(np.array_equal(sketch, PLAIN.sketch) for sketch in sketches)

@@ -19,7 +19,7 @@ def test_what_is_given_becomes_what_is_declared():
     assert spec.cuts == (0.25, 0.5) and type(spec.cells) is int and spec.split == Split(1, 7, 10, "key")
     again = dataclasses.replace(spec, split="2/2", cuts=[0.3], lattice=LATTICE)
     assert (again.split, again.cuts, again.lattice) == (Split(2, 2, 2), (0.3,), LATTICE)
-    assert again.roles == {"score": "s", "outcome": "y", "group": "g", "user": "u", "weight": None, "count": None}
+    assert again.roles == {"score": "s", "outcome": "y", "group": "g", "user": "u", "weight": None, "count": None, "item": None}
     with pytest.raises(dataclasses.FrozenInstanceError):
         spec.cells = 3
 

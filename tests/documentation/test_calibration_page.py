@@ -16,8 +16,9 @@ def test_the_guide_runs_and_quotes_what_comes_out(tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "map.json").exists()
     quoted = " ".join(TEXT.split())
-    gap = re.search(r"gap ([\d.]+) before", done.stdout)[1]
-    p_value = re.search(r"p = ([\d.]+),", done.stdout)[1]
+    shown = " ".join(done.stdout.split())
+    gap = re.search(r"gap ([\d.]+) before", shown)[1]
+    p_value = re.search(r"p = ([\d.]+),", shown)[1]
     assert f"{float(gap):.2f}"[1:] + " in root mean square" in quoted
     assert abs(float(re.search(r"no gap is shown \(p = ([\d.]+)\)", quoted)[1]) - float(p_value)) < 0.03
     assert "inconclusive" in done.stdout

@@ -39,6 +39,11 @@ def test_every_public_name_is_in_the_reference():
     assert set(es.__all__) - {name.removeprefix("evenscore.") for name in listed} == set()
 
 
+def test_the_tree_of_calls_has_every_function():
+    text = (DOCS / "which.md").read_text(encoding="utf-8")
+    assert [name for name in es.__all__ if name.islower() and f"es.{name}" not in text] == []
+
+
 @pytest.mark.parametrize("name", [name for name in es.__all__ if name.islower()])
 def test_every_argument_and_what_comes_back_is_explained(name):
     function = getattr(es, name)

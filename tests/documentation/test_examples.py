@@ -15,6 +15,16 @@ SCRIPTS = sorted(
 )  # test_stories.py has it
 
 
+def pages(name):
+    """A page as one line, in which prose is looked for: what it quotes must be what comes out."""
+    return " ".join((EXAMPLES.parent / "docs" / f"{name}.md").read_text(encoding="utf-8").split())
+
+
+def short(number):
+    """A number as pages quote it: .023."""
+    return f"{number:.3f}".lstrip("0")
+
+
 def load(path):
     spec = importlib.util.spec_from_file_location(Path(path).stem, EXAMPLES / path)
     module = importlib.util.module_from_spec(spec)
@@ -59,6 +69,11 @@ def test_forecasts_of_one_game_are_not_many_games(tmp_path):
     assert found["games"].verdict == "inconclusive" and found["games"].p_value > 0.5
     errors = ncaa.standard_errors()
     assert 7 < errors["games"] / errors["rows"] < 11
+    quoted = pages("cases")
+    assert f"p = {found['rows'].p_value:.0e}; with games" in quoted
+    assert f"a constant gap of {short(found['games'].minimum_detectable_gap)} would have been found" in quoted
+    assert f"a *constant* gap of {short(found['games'].minimum_detectable_gap)} would have been found" in pages("dependence")
+    assert f"Standard errors grow {errors['games'] / errors['rows']:.1f} times" in quoted
     ncaa.games_figure(tmp_path / "games.png")
     assert (tmp_path / "games.png").stat().st_size > 10_000
 
@@ -69,6 +84,33 @@ def test_races_span_parties():
     errors = {unit: governors.standard_error(test) for unit, test in found.items()}
     assert errors["race"] > 1.15 * errors["candidate"] > 1.15 * 3 * errors["forecast"]
     assert found["forecast"].verdict == "disparity" and found["race"].verdict == found["candidate"].verdict == "inconclusive"
+    quoted = pages("parity-tests")
+    assert (
+        f"is {short(errors['race'])}; taking the two candidates for different people it would be {short(errors['candidate'])}"
+        in quoted
+    )
+    assert f"a new race {short(errors['forecast'])}, and the test rejects with p = {found['forecast'].p_value:.0e}" in quoted
+    quoted = pages("cases")
+    assert f"makes the standard error {errors['race'] / errors['candidate']:.1f} times too small" in quoted
+    assert f"makes it {errors['race'] / errors['forecast']:.1f} times too small" in quoted
+    assert f"the test rejects with p = {found['forecast'].p_value:.0e}" in quoted
+
+
+def test_pages_quote_what_thresholds_give():
+    thresholds = load("thresholds.py")
+    test, found = thresholds.screening()
+    quoted = pages("cases")
+    at_bar = {group: f"{100 * level['estimate']:.1f} %" for group, level in test.by_group.items()}
+    assert f"Asian adults at the bar have diabetes in {at_bar['Asian']} of cases and White ones in {at_bar['White']}" in quoted
+    bars = {group: short(bar) for group, bar in found.by_group.items()}
+    assert f"are {bars['Asian']} for Asian adults and {bars['White']} for White ones" in quoted
+    (hispanic,) = [pair for pair in test.pairs if (pair.group_a, pair.group_b) == ("Hispanic", "White")]
+    quoted = pages("thresholds")
+    assert f"higher by {short(hispanic.average_gap)} (p = {hispanic.p_average:.0e})" in quoted
+    (one,), (two,) = (thresholds.searches(biased=biased).pairs for biased in (False, True))
+    assert f"differ by {short(abs(one.average_gap))} (p = {one.p_average:.0e}) and the outcomes at the threshold by" in quoted
+    assert f"{short(abs(one.gap))} (p = {f'{one.p_value:.2f}'.lstrip('0')}); and searches with two standards" in quoted
+    assert f"outcomes at the threshold by {short(abs(two.gap))} (p = {short(two.p_value)})" in quoted
 
 
 def test_per_search_and_per_place_answer_different_questions(searches):
@@ -108,3 +150,5 @@ def test_only_joint_calibration_makes_the_feed_fair():
     assert swept.verdict_of("jointly") == "inconclusive"
     moved = feed.ranks(rows)
     assert moved.of("a")["top_low"] > 0 > moved.of("b")["top_high"]
+    top, low, high = (short(moved.of("a")[name]) for name in ("top", "top_low", "top_high"))
+    assert f"by {top} [{low}, {high}]" in pages("cases")

@@ -25,11 +25,8 @@ def test_the_audit_prints_what_is_shown():
         [sys.executable, "-m", "evenscore", *command.split()], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    printed = {line.strip() for line in done.stdout.splitlines()}
-    shown = [line.strip() for line in TEXT.splitlines() if line.startswith("    ") and not line.startswith("     ")]
-    beginnings = ("group ", "men ", "women ", "138,349", "INCONCLUSIVE", "largest", "no gap", "a gap at some")
-    for line in [line for line in shown if line.startswith(beginnings)]:
-        assert line in printed, line
+    assert done.stdout == blocks("text")[0]
+    assert len(done.stdout.splitlines()) <= 12
 
 
 def test_the_python_blocks_run_one_after_the_other():
@@ -46,5 +43,5 @@ def test_links_lead_somewhere():
         assert (ROOT / target).exists(), target
 
 
-def test_ci_runs_the_second_block():
-    assert blocks("bash")[1].strip() in (ROOT / ".ci" / "run").read_text()
+def test_ci_runs_the_last_block():
+    assert blocks("bash")[-1].strip() in (ROOT / ".ci" / "run").read_text()

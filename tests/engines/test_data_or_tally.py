@@ -21,6 +21,7 @@ CALLS = {
     "calibration_error": ({}, lambda error: error.rows()),
     "classification_impact": (AT, lambda impact: impact.rows()),
     "decision_metrics": (AT, lambda found: found.rows() + list(found.comparisons)),
+    "rows_as_people": ({}, lambda found: found.rows()),
     "decision_curves": ({}, lambda found: found.rows() + list(found.areas)),
     "fair_thresholds": (AT, lambda thresholds: thresholds.rows()),
     "calibrate": ({}, lambda calibrator: calibrator.rows()),
@@ -68,7 +69,11 @@ def test_what_is_missing_is_named(name):
             call(7, **options)
     with pytest.raises(TypeError, match="unexpected keyword argument 'outcomes'"):
         call(tally, outcomes="y", **options)
-    assert call(DATA, **NAMES | {"user": None}, **options) is not None
+    if name == "rows_as_people":
+        with pytest.raises(es.DataError, match="rows are people"):
+            call(DATA, **NAMES | {"user": None}, **options)
+    else:
+        assert call(DATA, **NAMES | {"user": None}, **options) is not None
 
 
 @pytest.mark.parametrize("user", ["unsaid", "UNSAID", "user", "None"])
@@ -82,3 +87,19 @@ def test_a_user_column_may_have_any_name(user):
 def test_columns_are_those_of_tally():
     named = set(typing.get_type_hints(DataColumns))
     assert named == set(inspect.signature(es.tally).parameters) - {"data", "progress", "way"}
+
+
+def test_what_is_missing_is_said_with_what_there_is():
+    with pytest.raises(es.OptionError, match=r"missing: score=, outcome=, group=; .*; the data has: s, y$"):
+        es.audit({"s": [0.5], "y": [1]})
+    with pytest.raises(es.OptionError, match=r"missing: group=; .*; the data has: s, y$"):
+        es.parity_test(pd.DataFrame({"s": [0.5], "y": [1]}), score="s", outcome="y", user=None)
+
+
+def test_a_file_and_a_name_that_were_probably_meant(tmp_path):
+    (tmp_path / "holdout.csv").write_text("s,y\n0.5,1\n")
+    with pytest.raises(es.FileError, match=r"no file .*holdout\.cvs; did you mean .*holdout\.csv\?"):
+        es.parity_test(tmp_path / "holdout.cvs", score="s", outcome="y", group="g", user=None)
+    with pytest.raises(AttributeError) as caught:
+        es.parity_tests  # noqa: B018
+    assert caught.value.name == "parity_tests" and "parity_test" in dir(caught.value.obj)  # what a traceback's hint needs

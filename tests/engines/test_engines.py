@@ -16,11 +16,12 @@ import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.data.coding import hash_ids, hash_integers
 from evenscore.data.splits import Split
-from evenscore.engines import engine_of, relations
+from evenscore.engines import engine_of, relations, spreading
 from evenscore.engines.duck import Duck
 from evenscore.engines.lines import from_lines, hash_limit, to_lines
 from evenscore.engines.parts import Recipe
 from evenscore.engines.sql import DUCKDB, integer_hash
+from evenscore.tallies.everyone import all_pairs
 
 
 def in_files(frame, folder, n_files=3):
@@ -41,7 +42,7 @@ def small_memory(monkeypatch):
 def test_what_does_not_fit_into_memory_is_counted_in_parts(kind, source, tmp_path, small_memory, monkeypatch):
     spilled = []
     monkeypatch.setattr(
-        relations, "fetch_parquet", lambda folder, fetch=relations.fetch_parquet: spilled.append(folder) or fetch(folder)
+        spreading, "read_part", lambda parts, *part, read=spreading.read_part: spilled.append(parts) or read(parts, *part)
     )
     if source == "parquet":
         data = in_files(FRAMES[kind], tmp_path)
@@ -52,6 +53,22 @@ def test_what_does_not_fit_into_memory_is_counted_in_parts(kind, source, tmp_pat
         FRAMES[kind].to_csv(data, index=False)
     check(es.tally(data, **NAMES, **OPTIONS[kind]), kind)
     assert len(spilled) > 3 and not any(folder.exists() for folder in spilled)
+
+
+@pytest.mark.parametrize("source", ["parquet", "relation"])
+def test_progress_is_told_while_rows_are_spread(source, tmp_path, small_memory, monkeypatch):
+    monkeypatch.setattr(spreading, "FLUSHED", 1000)
+    data = in_files(FRAMES["plain"], tmp_path) if source == "parquet" else duckdb.connect().from_df(FRAMES["plain"])
+    done = []
+    check(es.tally(data, **NAMES, **OPTIONS["plain"], progress=lambda rows, total: done.append(rows)), "plain")
+    assert done == sorted(done) and done[-1] == N_ROWS
+    assert any(0 < rows <= N_ROWS / 2 for rows in done) and sum(rows > N_ROWS / 2 for rows in done) > 1
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_older_versions_of_duckdb_spread_rows_themselves(kind, small_memory, monkeypatch):
+    monkeypatch.setattr(spreading, "is_old", lambda: True)
+    check(es.tally(duckdb.connect().from_df(FRAMES[kind]), **NAMES, **OPTIONS[kind]), kind)
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
@@ -108,6 +125,43 @@ def test_nulls(engine, nulls, small_memory):
     assert_same(tally, wanted, exact=False)
     assert tally.dropped == wanted.dropped and tally.n_unlabelled == wanted.n_unlabelled
     assert bool(tally.dropped) == (nulls == "drop")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ibis lags behind pandas and DuckDB
+@pytest.mark.parametrize("engine", ["dask", "ibis duckdb", "ibis polars"])
+def test_pairs_of_all_rows_where_outcomes_are_not_known(engine, tmp_path):
+    """Users in two groups with and without outcomes: the sums behind limits of selection rates, and the limits."""
+    rng = np.random.default_rng(4)
+    n = 600
+    frame = pd.DataFrame(
+        {"s": rng.integers(0, 20, n) / 20, "y": (rng.random(n) < 0.4).astype(float), "u": rng.integers(0, 90, n), "g": "a"}
+    )
+    frame["g"] = np.where((frame["u"] % 3 == 0) & (rng.random(n) < 0.5), "b", np.where(frame["u"] % 2 == 0, "a", "b"))
+    frame.loc[frame["s"] < 0.5, "y"] = np.nan
+    wanted = es.tally(frame, **NAMES, nulls="unlabelled", cuts=[0.5])
+    if engine == "dask":
+        data = pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=4)
+    elif engine == "ibis duckdb":
+        ibis = pytest.importorskip("ibis")
+        data = ibis.duckdb.connect().read_parquet(str(in_files(frame, tmp_path) / "*.parquet"))
+    else:
+        import polars as pl
+
+        data = pytest.importorskip("ibis").polars.connect({"rows": pl.from_pandas(frame).lazy()}).table("rows")
+    tally = es.tally(data, **NAMES, nulls="unlabelled", cuts=[0.5])
+    assert_same(tally, wanted, exact=False)
+    assert wanted.n_spanning and wanted.cross_blocks["all_pairs"] and sum(wanted.n_unlabelled.values())
+    rows_of = pd.crosstab(frame["u"], frame["g"])  # of each user in each group, with an outcome or not
+    for a, b in ((0, 0), (0, 1), (1, 1)):
+        for weighting in ("user", "row"):
+            ours, theirs = (all_pairs(each, a, b, weighting) for each in (tally, wanted))
+            np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+            products = rows_of["ab"[a]] * rows_of["ab"[b]]
+            assert weighting == "user" or ours.sum() == pytest.approx(products.sum())
+    one, two = (es.decision_metrics(each, threshold=0.5).rows() for each in (tally, wanted))
+    for row, other in zip(one, two, strict=True):
+        limits = [[each[name] for name in ("estimate", "ci_low", "ci_high")] for each in (row, other)]
+        np.testing.assert_allclose(*limits, rtol=1e-9, atol=1e-9)
 
 
 LATTICES = {

@@ -18,7 +18,7 @@ from evenscore.data.coding import canonical_id, hash_ids, hash_integers
 from evenscore.data.columns import find_column
 from evenscore.data.observations import users_of
 from evenscore.data.spec import TallySpec
-from evenscore.engines.dask import HASH, _with_hashes
+from evenscore.engines.dask import HASHES, _with_hashes
 from evenscore.engines.duck import fetch_arrays, find_duckdb_fields, relation_types, select_columns
 from evenscore.engines.sql import SPARK, Field, Fields
 
@@ -130,8 +130,9 @@ def test_every_container_in_memory_gives_the_same_hash(kind):
     assert hashes_in(table["u"].to_pandas()) == wanted
     assert hashes_in(pd.Series(python_values(kind)).astype("category")) == wanted
     assert hashes_in(pl.from_arrow(table)["u"]) == wanted
-    frame = _with_hashes(pd.DataFrame({"u": objects([*python_values(kind), None])}), "u")
-    assert frame[HASH].isna().tolist() == [False] * len(wanted) + [True] and frame[HASH].tolist()[:-1] == wanted
+    frame = _with_hashes(pd.DataFrame({"u": objects([*python_values(kind), None])}), "u", "user")
+    found = frame[HASHES["user"]]
+    assert found.isna().tolist() == [False] * len(wanted) + [True] and found.tolist()[:-1] == wanted
 
 
 @pytest.mark.parametrize("container", ["pyarrow", "pandas", "polars", "duckdb", "ibis", "dask"])

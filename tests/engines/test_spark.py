@@ -53,11 +53,26 @@ def test_cells_are_those_of_numpy_on_every_lattice(spark):
         assert [row[f"c{place}"] for row in found] == lattice.cell([row["s"] for row in found]).tolist()
 
 
-def test_the_plan_follows_what_users_fill(frames):
+def test_arrow_is_taken_where_the_workers_have_evenscore(frames, monkeypatch):
+    from evenscore.engines import spark
+
     plan = es.tally.explain(frames["plain"], **NAMES)
-    assert plan.engine == "spark" and "mapInArrow" in plan.steps[-1] and "6,000 rows" in repr(plan)
-    few = frames["plain"].dropDuplicates(["u"])
-    assert "native expressions" in es.tally.explain(few, **NAMES).steps[-1]
+    assert plan.engine == "spark" and "6,000 rows" in repr(plan)
+    assert "mapInArrow" in plan.steps[-1] and plan.steps[-1].endswith("(the workers have evenscore)")
+    monkeypatch.setattr(spark, "_MISSING", type(spark._MISSING)())
+    monkeypatch.setattr(spark, "__version__", "another")
+    with pytest.warns(es.EvenscoreWarning, match=r"Spark's workers have evenscore .*, so .* install evenscore another there"):
+        plan = es.tally.explain(frames["plain"], **NAMES)
+    assert "native expressions" in plan.steps[-1]
+
+
+@pytest.mark.parametrize("sizes", [{"BATCH": 1000}, {"BATCH": 1000, "UNSORTED": 10}])
+def test_rows_of_a_user_meet_in_small_partitions_and_in_large_ones(sizes, frames, monkeypatch):
+    from evenscore.engines import spark
+
+    for name, size in sizes.items():
+        monkeypatch.setattr(spark, name, size)
+    check(es.tally(frames["plain"], **NAMES, **OPTIONS["plain"]), "plain")
 
 
 def test_unlabelled_rows_whales_and_independent_rows(spark):

@@ -27,7 +27,7 @@ def test_spread_is_within_groups():
     group = np.repeat([0, 1], 5000)
     data = {"s": np.clip(rng.normal(0.3 + 0.4 * group, 0.05), 0, 1), "y": group, "g": group, "u": np.arange(10_000)}
     tally = es.tally(data, **NAMES)
-    assert spread([tally.sums(0), tally.sums(1)]) == pytest.approx(0.05, rel=0.02)
+    assert spread(GroupView.each(tally, "user")) == pytest.approx(0.05, rel=0.02)
 
 
 def test_rules_count_users():

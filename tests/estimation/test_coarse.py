@@ -38,7 +38,7 @@ def test_points_at_which_cells_could_make_the_gap_are_left_out_and_counted():
     pair = result.pairs[0]
     assert pair.too_coarse > 0 and result.to_dict()["pairs"][0]["too_coarse"] == pair.too_coarse
     notes = " ".join(result.remarks)
-    assert f"{pair.too_coarse} grid points left out, one curve for both bends" in notes
+    assert f"{pair.too_coarse} points of the grid left out, one curve for both bends" in notes
     assert "cells wide, so nothing inside a cell can be seen; there are 8 cells, 512 are possible: tally with more cells" in notes
 
 

@@ -3,13 +3,13 @@ import pytest
 from scipy import integrate, stats
 
 from evenscore.estimation.inference import (
+    SupTail,
     correlation,
     draw_normal,
     empirical_p,
     empirical_p_values,
     quadratic_tail,
     simultaneous_quantile,
-    sup_tail,
     welch_t,
     welch_z,
 )
@@ -64,12 +64,12 @@ def test_sup_tail_against_draws(length):
     for z in (3.0, 3.5, 4.0):
         share = (maxima >= z).mean()
         error = np.sqrt(share / 400_000)
-        assert share - 3 * error < sup_tail(z, corr) < 1.5 * share + 3 * error
+        assert share - 3 * error < SupTail.of(corr)(z) < 1.5 * share + 3 * error
 
 
 def test_sup_tail_of_one_point_is_exact():
-    assert sup_tail(6.0, np.eye(1)) == pytest.approx(2 * stats.norm.sf(6), rel=1e-12)
-    assert sup_tail(30.0, np.eye(1)) == pytest.approx(2 * stats.norm.sf(30), rel=1e-9)
+    assert SupTail.of(np.eye(1))(6.0) == pytest.approx(2 * stats.norm.sf(6), rel=1e-12)
+    assert SupTail.of(np.eye(1))(30.0) == pytest.approx(2 * stats.norm.sf(30), rel=1e-9)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 20])
@@ -97,12 +97,12 @@ def test_quadratic_tail_against_imhof():
 def test_p_values_go_below_one_over_the_draws():
     corr = smooth_correlation()
     maxima = np.abs(draw_normal(corr, np.random.default_rng(3))).max(axis=1)
-    near = empirical_p(maxima, 2.0, lambda z: sup_tail(z, corr))
-    far = empirical_p(maxima, 9.0, lambda z: sup_tail(z, corr))
+    near = empirical_p(maxima, 2.0, SupTail.of(corr))
+    far = empirical_p(maxima, 9.0, SupTail.of(corr))
     assert near.source == "draws"
     assert far.source == "tail"
     assert 0 < far.value < 1e-15
-    values = [empirical_p(maxima, z, lambda z: sup_tail(z, corr)).value for z in np.linspace(0, 12, 200)]
+    values = [empirical_p(maxima, z, SupTail.of(corr)).value for z in np.linspace(0, 12, 200)]
     assert (np.diff(values) <= 1e-4).all()
 
 
@@ -113,8 +113,8 @@ def test_p_values_of_many_statistics_are_those_of_each():
     corr = smooth_correlation()
     maxima = np.abs(draw_normal(corr, np.random.default_rng(0), 2000)).max(axis=1)
     statistics = np.array([0.0, 1.0, float(maxima[7]), 3.2, 9.0, 60.0])
-    one_by_one = [empirical_p(maxima, float(value), lambda x: sup_tail(x, corr)).value for value in statistics]
-    np.testing.assert_array_equal(empirical_p_values(maxima, statistics, lambda x: sup_tail(x, corr)), one_by_one)
+    one_by_one = [empirical_p(maxima, float(value), SupTail.of(corr)).value for value in statistics]
+    np.testing.assert_array_equal(empirical_p_values(maxima, statistics, SupTail.of(corr)), one_by_one)
 
 
 def test_corrections_against_statsmodels():

@@ -10,8 +10,9 @@ from data import NAMES, as_dict, repeated_users
 from evenscore.estimation.comparison import compare_groups
 from evenscore.estimation.gaps import estimate_gap
 from evenscore.estimation.nulls import Null
+from evenscore.estimation.one_side import side_law, user_correlation
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.estimation.spreads import BORROWED_DF, BORROWED_EVENTS, RateLaw, side_law, user_correlation
+from evenscore.estimation.spreads import BORROWED_DF, BORROWED_EVENTS, RateLaw
 from evenscore.tallies.view import GroupView
 
 H = 0.15

@@ -53,6 +53,7 @@ USUAL = {
     "calibrate": ["rows.csv", *COLUMNS, "--output", "out.json"],
     "apply": ["map.json", "rows.csv", "--output", "out.csv"],
     "thresholds": ["rows.csv", *COLUMNS, "--threshold", "0.5"],
+    "decisions": ["rows.csv", *COLUMNS, "--threshold", "0.5"],
     "compare": ["audit.json", "audit.json"],
     "simulate": ["shift", "--users", "20", "--output", "out.csv"],
     "init": [],

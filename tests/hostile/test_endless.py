@@ -119,7 +119,7 @@ def degenerate(rng):
     constant = np.full(n, rng.choice(values))
     outcome = [score, 1 - score, constant, (rng.random(n) < 0.5).astype(float)][int(rng.integers(4))]
     user = rng.integers(0, max(1, int(rng.integers(1, n + 1))), n)
-    return {"s": score, "y": outcome, "g": rng.integers(0, int(rng.integers(1, 4)), n), "u": user}
+    return {"s": score, "y": outcome, "g": rng.integers(0, int(rng.integers(1, 4)), n), "u": user, "i": rng.integers(0, 30, n)}
 
 
 @pytest.mark.parametrize("seed", range(500 if THOROUGH else 24))
@@ -129,7 +129,7 @@ def test_degenerate_frames_end_everywhere(seed):
     data = degenerate(rng)
     try:
         with time_limit(SECONDS):
-            tally = es.tally(data, **NAMES, cells=int(rng.choice([1, 8, 64, 512])))
+            tally = es.tally(data, **NAMES, item="i" if seed % 3 == 0 else None, cells=int(rng.choice([1, 8, 64, 512])))
     except es.EvenscoreError:
         return
     calls = [es.calibration_error, *OTHERS.values()]

@@ -22,6 +22,7 @@ from hostile import FORGED, THOROUGH, places, survives
 
 FLIPS = 4000 if THOROUGH else 150
 TALLY = es.tally(as_dict(repeated_users(600, 1)), **NAMES, cells=8, cuts=(0.5,))
+WITH_ITEMS = es.tally(as_dict(repeated_users(600, 1)), **NAMES, item=np.arange(600) % 40, cells=4)
 OBJECTIVES = es.simulate_objectives(60)
 
 
@@ -32,6 +33,7 @@ def saved(tmp_path_factory):
     fine = es.tally(as_dict(repeated_users(600, 1)), **NAMES, cells=64, cuts=(0.5,))
     things = {
         "tally": TALLY,
+        "tally with items": WITH_ITEMS,
         "calibrator": es.calibrate(TALLY, method="binning", bins=3),
         "joint": es.calibrate_jointly(OBJECTIVES.data(1), **OBJECTIVES.columns, method="logistic"),
         "trial": es.ThresholdTrial(fine, threshold=0.5, max_step=0.05),
@@ -43,7 +45,7 @@ def saved(tmp_path_factory):
     return found
 
 
-KINDS = ("tally", "calibrator", "joint", "trial")
+KINDS = ("tally", "tally with items", "calibrator", "joint", "trial")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -126,6 +128,7 @@ FLOW = (
     partial(es.marginal_test, threshold=0.5),
     partial(es.fair_thresholds, threshold=0.5),
     partial(es.classification_impact, threshold=0.5),
+    partial(es.decision_metrics, threshold=0.5),
     partial(es.audit, threshold=0.5),
 )
 
@@ -159,7 +162,7 @@ def test_sums_that_contradict_each_other_mean_nothing_and_crash_nothing(seed, tm
         groups.append(replace(group, blocks=blocks, cell_users=np.abs(altered(group.cell_users, rng))))
     replace(TALLY, group_tallies=tuple(groups)).save(tmp_path / "forged")
     forged_tally = es.Tally.load(tmp_path / "forged")
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
         for call in FLOW:
             survives(call, forged_tally)

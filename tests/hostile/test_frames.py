@@ -56,17 +56,25 @@ def column(values):
 @st.composite
 def frames(draw):
     n = draw(st.sampled_from([0, 1, 2, 3, 8, 30]))
-    names = draw(st.lists(st.sampled_from(NAMES), min_size=6, max_size=6, unique=True))
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=7, max_size=7, unique=True))
     unit, zero_one = st.floats(0, 1), st.integers(0, 1)
     sizes = st.one_of(numbers, st.floats(0, 1e80), st.sampled_from([0, 1, 1e-80, 5e-324, 1e75, 2**52]))
-    sorts = [st.one_of(unit, numbers), st.one_of(zero_one, numbers), labels, st.one_of(st.integers(0, 9), labels), sizes, sizes]
+    sorts = [
+        st.one_of(unit, numbers),
+        st.one_of(zero_one, numbers),
+        labels,
+        st.one_of(st.integers(0, 9), labels),
+        sizes,
+        sizes,
+        labels,
+    ]
     columns = [draw(column(draw(st.sampled_from([easy, sort])))(n)) for easy, sort in zip(EASY, sorts, strict=True)]
     return dict(zip(names, columns, strict=True))
 
 
 EASY = (
     *(st.floats(0, 1), st.integers(0, 1), st.sampled_from(["a", "b"]), st.integers(0, 9)),
-    *(st.floats(0, 9), st.integers(0, 3)),
+    *(st.floats(0, 9), st.integers(0, 3), st.integers(0, 5)),
 )
 
 
@@ -112,14 +120,14 @@ def flow(data, roles, **options):
     frames(),
     st.sampled_from(["arrays", *MAKERS]),
     st.sampled_from(["error", "drop", "unlabelled"]),
-    st.sampled_from([(), (), ("weight",), ("count",), ("weight", "count")]),
+    st.sampled_from([(), ("item",), ("weight",), ("count", "item"), ("weight", "count")]),
     st.booleans(),
 )
 def test_a_generated_frame_gives_a_result_or_a_reason(data, kind, nulls, sizes, independent):
     frame = framed(data, kind)
     if frame is None:
         return
-    named = dict(zip(("score", "outcome", "group", "user", "weight", "count"), data, strict=True))
+    named = dict(zip(("score", "outcome", "group", "user", "weight", "count", "item"), data, strict=True))
     roles = {role: name for role, name in named.items() if role in ("score", "outcome", "group", "user", *sizes)}
     survives(flow, frame, roles | ({"user": None} if independent else {}), nulls=nulls)
 
@@ -150,6 +158,7 @@ COMMANDS = [
     ["calibrate", "FILE", "COLUMNS", "--out", "OUT"],
     ["apply", "FILE", "FILE", "--out", "OUT"],
     ["thresholds", "FILE", "COLUMNS", "--threshold", "0.5"],
+    ["decisions", "FILE", "COLUMNS", "--threshold", "0.5"],
     ["compare", "FILE", "FILE"],
     ["simulate", "--spec", "FILE", "--output", "OUT"],
 ]

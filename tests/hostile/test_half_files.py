@@ -73,6 +73,10 @@ WRITERS = {
         *["audit", at / "small.parquet", *COLUMNS, "--method", "bonferroni", "--no-repair", "--quiet"],
         *["--report", "data/out.html", "--json", "data/out.json", "--junit", "data/out.xml"],
     ],
+    "decisions": lambda at: [
+        *["decisions", at / "small.parquet", *COLUMNS, "--threshold", "0.5", "--quiet"],
+        *["--pack", "model-card", "--report", "data/out.md", "--json", "data/out.json"],
+    ],
     "thresholds": lambda at: [
         "thresholds",
         at / "small.parquet",
@@ -171,6 +175,48 @@ def test_a_command_that_is_stopped_at_any_moment_leaves_nothing_by_half(name, so
                 es.tally(folder, **NAMES)
 
 
+DEAF = """
+import time
+from pathlib import Path
+import evenscore.cli as cli
+from evenscore.engines.spill import spill_folder
+from evenscore.saving import written_whole
+
+@cli.cli.command()
+def wait():
+    with spill_folder() as folder, written_whole(Path("data/out.parquet")) as temporary:
+        temporary.write_text("half")
+        (folder / "rows").write_text("some")
+        print("writing", flush=True)
+        while True:
+            try:
+                time.sleep(60)
+            except KeyboardInterrupt:
+                pass  # as a query of DuckDB does that was cancelled and waits for its own tasks
+
+cli.GRACE = 0.3
+cli.main(["wait"])
+"""
+
+
+@pytest.mark.parametrize("number", SIGNALS[:2], ids=["interrupted", "ended"])
+def test_a_library_that_does_not_hear_of_an_interrupt_does_not_keep_the_command(number, tmp_path):
+    (tmp_path / "data").mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-c", DEAF],
+        cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "writing\n"
+    process.send_signal(number)
+    _, said = process.communicate(timeout=LIMIT)
+    assert (process.returncode, said) == (128 + number, "interrupted\n")
+    assert [path.name for path in tmp_path.rglob("*")] == ["data"], "nothing unwound, and nothing may stay"
+
+
 def test_two_user_level_runs_do_not_share_a_temporary_name(source, tmp_path):
     """Both write the same file at once; one of them wins, and neither fails or leaves a mixture."""
     words = [
@@ -232,6 +278,12 @@ NO_FOLDER = {
         "--no-repair",
         "--report",
         out / "x.html",
+    ],
+    "decisions json": lambda at, out: [
+        *["decisions", at / "small.parquet", *COLUMNS, "--threshold", ".5", "--quiet", "--json", out / "x"],
+    ],
+    "decisions report": lambda at, out: [
+        *["decisions", at / "small.parquet", *COLUMNS, "--threshold", ".5", "--quiet", "--pack", "ll144", "--report", out / "x.md"],
     ],
     "thresholds json": lambda at, out: [
         "thresholds",

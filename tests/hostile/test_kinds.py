@@ -189,7 +189,7 @@ def flow(data, roles, **options):
 
 @pytest.mark.parametrize(("frame", "make"), KINDS)
 def test_a_column_of_any_kind_in_any_role(frame, make):
-    for role in ("score", "outcome", "group", "user", "weight", "count"):
+    for role in ("score", "outcome", "group", "user", "item", "weight", "count"):
         try:
             data = MAKERS[frame](BASE | {ROLES.get(role, "extra"): make()})
         except Exception:  # the library itself refuses

@@ -34,6 +34,7 @@ RESULTS = (
     es.calibration_error(TALLY),
     es.decision_metrics(TALLY, threshold=0.5),
     es.decision_curves(TALLY),
+    es.rows_as_people(TALLY),
     es.ordering_test(TALLY),
     es.plan(TALLY, users=500, method="bonferroni"),
     es.verify(CALIBRATOR, OTHERS, unseen=True, method="bonferroni"),
@@ -46,11 +47,12 @@ RESULTS = (
     es.placebo(ROWS, **NAMES, method="bonferroni", runs=3),
     es.study(es.simulate(20), ["bonferroni"], runs=2),
     es.Gate(),
+    es.CurvesDisplay(es.curves(TALLY)),
 )
 # What a method is given beside the hostile argument.
 GIVEN = {"scores": [0.1, 0.5], "groups": [TALLY.groups[0]] * 2, "data": ROWS, "group": TALLY.groups[0], "path": "out.x"}
-GIVEN |= {"tally": TALLY, "other": TALLY, "users": [1, 2]}
-INNER = {"map_rows", "check_subject", "from_parts"}  # for the package itself
+GIVEN |= {"tally": TALLY, "other": TALLY, "users": [1, 2], "y_true": [0, 1, 1], "y_score": [0.2, 0.4, 0.7]}
+INNER = {"map_rows", "check_subject"}  # for the package itself
 ELSEWHERE = {"load", "log_mlflow"}  # files have tests of their own, and MLflow a database
 
 
@@ -72,7 +74,10 @@ def test_a_method_given_what_it_is_not(method, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     parameters = [p for p in inspect.signature(method).parameters.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     usual = {p.name: GIVEN.get(p.name) for p in parameters if p.default is p.empty}
-    survives(method, *usual.values())
+    by_name = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+    survives(
+        method, *(usual[name] for name in usual if name not in by_name), **{name: usual[name] for name in usual if name in by_name}
+    )
     for parameter in parameters:
         for value in sampled(str(method) + parameter.name):
             given = {p.name: usual.get(p.name, p.default) for p in parameters} | {parameter.name: value}

@@ -80,7 +80,7 @@ def test_every_function_that_takes_files_says_it_once(call, tmp_path):
     assert told[0].filename == __file__, "the warning points to whoever called"
 
 
-@pytest.mark.parametrize("command", ["tally", "audit", "calibrate", "thresholds"])
+@pytest.mark.parametrize("command", ["tally", "audit", "calibrate", "thresholds", "decisions"])
 def test_every_command_says_what_it_assumed(command, tmp_path, capfd):
     content, word = assumed_files(tmp_path)["thousands or decimals"]
     (tmp_path / "rows.csv").write_text(content)
@@ -88,6 +88,7 @@ def test_every_command_says_what_it_assumed(command, tmp_path, capfd):
         "tally": ["-o", tmp_path / "x.tally"],
         "calibrate": ["--method", "binning", "-o", tmp_path / "x.json"],
         "thresholds": ["--threshold", "5"],
+        "decisions": ["--threshold", "5"],
         "audit": ["--method", "bonferroni", "--no-repair"],
     }
     assert ended(command, tmp_path / "rows.csv", *COLUMNS, *more[command]) in (0, 1)
@@ -214,6 +215,7 @@ def test_names_and_labels_never_reach_a_terminal_as_they_are(kind, where, tmp_pa
         ["apply", tmp_path / "map.json", path, "-o", tmp_path / "out.csv", "--json", "-"],
         ["apply", tmp_path / "map.json", path, "-o", tmp_path / "out2.csv"],
         ["thresholds", path, *words, "--threshold", "0.5"],
+        ["decisions", path, *words, "--threshold", "0.5"],
         ["tally", path, *COLUMNS[:6], "--user", "missing", "-o", tmp_path / "y.tally"],
         ["audit", path],
         ["tally", path, *words, "-o", tmp_path / "y.tally", "--explain"],
@@ -245,6 +247,7 @@ def test_file_names_never_reach_a_terminal_as_they_are(kind, tmp_path, monkeypat
         ["apply", f"{out}.json", name, "-o", f"{out}2.parquet", "--json", "-"],
         ["merge", f"{out}.tally", "-o", f"{out}3.tally"],
         ["thresholds", name, *COLUMNS, "--threshold", "0.5"],
+        ["decisions", name, *COLUMNS, "--threshold", "0.5", "--pack", "ll144", "--report", f"{out}.md"],
         ["simulate", "shift", "--users", "20", "-o", f"{out}4.csv"],
         ["simulate", EVIL[kind], "-o", "x.csv"],
         ["tally", name, *COLUMNS, "-o", f"{out}5.parquet", "--by-user", "--lattice", "0:1"],

@@ -24,6 +24,7 @@ CALLS = {
     es.fair_thresholds: ((TALLY,), {"threshold": 0.5}),
     es.decision_metrics: ((TALLY,), {"threshold": 0.5}),
     es.decision_curves: ((TALLY,), {}),
+    es.rows_as_people: ((TALLY,), {}),
     es.plan: ((TALLY,), {"users": 500, "method": "bonferroni"}),
     es.ThresholdTrial: ((TALLY,), {"threshold": 0.5, "max_step": 0.05}),
     es.verify: ((CALIBRATOR, TALLY), {"unseen": True, "method": "bonferroni"}),

@@ -71,6 +71,7 @@ COMMANDS = {
     "calibrate a tally": (["rows.tally", "--method", "platt"], ["rows.tally"], {"-o": "out.json"}, ["-o", "--json"]),
     "apply": (["map.json", "rows.csv"], ["map.json", "rows.csv"], {"-o": "out.csv"}, ["-o", "--json"]),
     "thresholds": (["rows.csv", *COLUMNS, "--threshold", "0.5"], ["rows.csv"], {}, ["--json", "--plot"]),
+    "decisions": (["rows.csv", *COLUMNS, "--threshold", "0.5", "--pack", "ll144"], ["rows.csv"], {}, ["--json", "--report"]),
     "compare": (["audit.json", "later.json"], ["audit.json", "later.json"], {}, ["--json"]),
 }
 
@@ -146,6 +147,7 @@ TAKEN_IN = {
     "calibrate": ([], [*COLUMNS, "--method", "platt"], "-o"),
     "audit": ([], [*COLUMNS, *FAST], "--summary"),
     "thresholds": ([], [*COLUMNS, "--threshold", "0.5"], "--json"),
+    "decisions": ([], [*COLUMNS, "--threshold", "0.5"], "--json"),
 }
 # what is read -> a result that the next run would read
 SPELLED = {

@@ -246,6 +246,6 @@ def test_groups_that_the_calibrator_does_not_know(calibrator):
 
 def test_the_result_shows_itself(calibrator):
     found = es.rank_impact(simulate_ranking(50, curve=GAP).data(0, frame="pandas"), **NAMES, calibrator=calibrator, top_k=3)
-    assert "positions moved up" in repr(found)
+    assert "positions moved up" in " ".join(repr(found).split())
     assert type(found.frame()).__module__.startswith("pandas")
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["kind"] == "rank"

@@ -77,9 +77,9 @@ def test_a_side_without_events_shows_no_parity():
 def test_too_few_expected_events_are_named():
     test = judged((30, 20_000), (1, 40))
     assert test.verdict == "inconclusive" and np.isnan(test.p_value)
-    assert "fewer than 1 expected event in 0 at the threshold" in test.reason
+    assert "fewer than 1 expected event in g = 0 at the threshold" in test.reason
     mirrored = judged((30, 20_000), (29, 19_960))
-    assert "fewer than 1 expected outcome of 0 in 0" in mirrored.reason
+    assert "fewer than 1 expected outcome of 0 in g = 0" in mirrored.reason
 
 
 def test_one_user_is_not_judged():

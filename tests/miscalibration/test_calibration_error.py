@@ -369,3 +369,24 @@ def test_the_units_of_outcomes_change_nothing(power):
         for row, scaled in zip(one.rows(), other.rows(), strict=True):
             for name in ("estimate", "ci_low", "ci_high", "plug_in"):
                 assert scaled[name] == pytest.approx(row[name] * 2.0 ** (power - 20), rel=1e-6, abs=0)
+
+
+@pytest.mark.parametrize("values", [None, 10])
+@pytest.mark.parametrize("n_users", [12, 20])
+def test_a_few_users_with_counts_are_not_shown_to_be_off(n_users, values):
+    """Each of twelve people has a score alone, or nearly: as if there were no noise, every calibrated group was off for sure."""
+    low, high = [], []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        score = 5 * rng.beta(2, 2, 300) if values is None else rng.integers(1, values + 1, 300) / 2
+        group = np.where(np.arange(300) < n_users, "few", "many")
+        data = {"s": score, "y": rng.poisson(score), "g": group, "u": np.arange(300)}
+        found = es.calibration_error(data, score="s", outcome="y", group="g", user="u")
+        row = found.rows()[0]
+        assert row["group"] == "few" and row["debiased"] < row["plug_in"] and "nan" not in repr(found)
+        low.append(row["ci_low"])
+        high.append(row["ci_high"])
+        assert not np.isnan(row["ci_high"]) or "no upper limit" in row["flag"]
+        most = 5 * np.sqrt(np.mean((data["y"] - score)[:n_users] ** 2))  # an error is at most that of the outcomes themselves
+        assert np.isnan(row["ci_high"]) or row["ci_high"] <= most * (1 + 1e-9)
+    assert low == [0.0] * 4

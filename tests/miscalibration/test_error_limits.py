@@ -8,8 +8,13 @@ from scipy import special, stats
 
 import evenscore as es
 from data import NAMES
+from evenscore.estimation.bandwidth import by_rule
+from evenscore.estimation.inference import seeded
+from evenscore.estimation.smoothing import Smoothing
 from evenscore.miscalibration import METHODS
 from evenscore.miscalibration.binned import binned_error
+from evenscore.miscalibration.intervals import size_of
+from evenscore.miscalibration.kernel_error import kernel_error, rougher_error
 from evenscore.miscalibration.noise import Background, noise_of
 from evenscore.tallies.view import GroupView
 
@@ -141,3 +146,32 @@ def test_limits_cover_where_events_are_few(ratio):
 def test_limits_cover_in_the_grid(design, ratio):
     found = coverage(150, ("kernel", "ece", "cumulative"), ratio=ratio, **design)
     assert min(found.values()) > 0.89  # .92 less a Monte Carlo error and a half
+
+
+@pytest.mark.parametrize("method", ["kernel", "ce_np"])
+def test_an_upper_limit_allows_for_what_smoothing_hides(method):
+    """An error of the highest scores alone, half a percent of people, far from all others in scores but not in ranks."""
+    rng = np.random.default_rng(0)
+    score = rng.beta(0.5, 50, 30_000)
+    wrong = score >= np.quantile(score, 0.995)
+    outcome = rng.random(30_000) < score + 0.15 * wrong
+    tally = tally_of(score, outcome.astype(int))
+    found = es.calibration_error(tally, method=method).overall
+    assert tally.lattice.scale == "rank"
+    assert found.ci_low < 0.15 * 0.005**0.5 < found.ci_high < 0.03
+
+
+def test_calibrated_scores_get_hardly_wider_limits_by_what_smoothing_might_hide():
+    rng = np.random.default_rng(1)
+    score = rng.beta(2, 2, 8000)
+    view = GroupView.of(tally_of(score, (rng.random(8000) < score).astype(int)), 0, "user")
+    view = view.at(view.used)
+    background = Background.each([view], [view])[0]
+    smoothing = by_rule(Smoothing(bandwidth="band"), [view])
+    asked = {"alpha": 0.05, "interval": True, "debias": True}
+    sizes = [
+        size_of(kernel_error(view, smoothing, 2), view, lambda: background, **asked, rng=seeded(0), rougher=rougher)
+        for rougher in (None, rougher_error(view, smoothing, 2))
+    ]
+    assert sizes[0].low == sizes[1].low == 0
+    assert sizes[0].high <= sizes[1].high < 1.5 * sizes[0].high

@@ -1,11 +1,13 @@
 """Audits of several objectives: the lemma's test, blends, squared errors and better weights against rows, and Appendix B."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import evenscore as es
+from evenscore.multiobjective.blends import Blend, _adjusted_verdict
 from evenscore.multiobjective.sweep import simplex
 from evenscore.simulation import PoissonRows
 from evenscore.simulation.objectives import feed, simulate_objectives, toy
@@ -101,6 +103,33 @@ def test_the_lemmas_test_rejects_about_as_often_as_its_level_and_finds_what_each
     test = es.joint_calibration_test(hidden.data(1), **hidden.columns)
     assert test.verdict == "disparity" and test.p_value < 1e-6 and "first in a" in test.reason
     assert test.rows()[0]["max_gap"] == pytest.approx(test.rows()[0]["at_score_second"], abs=0.4)  # Y1 - S1 is S2
+
+
+def test_the_lemmas_largest_gap_is_a_gap_of_outcomes_and_no_z():
+    spec = toy(400)
+    test = es.joint_calibration_test(spec.data(1), **spec.columns)
+    gaps = [case.gap[case.worst] for case in test.parts]
+    z = [np.abs(case.z).max() for case in test.parts]
+    assert test.max_gap == max(gaps, key=abs) and test.to_dict()["max_gap"] == test.max_gap
+    assert abs(test.max_gap) < max(z) / 2 and [row["max_gap"] for row in test.rows()] == gaps
+
+
+@pytest.mark.parametrize(
+    ("own", "adjusted", "verdict", "words"),
+    [
+        ("disparity", 0.2, "inconclusive", "is not shown among all that were tested (p = 0.20)"),
+        ("disparity", 0.01, "disparity", "a gap is shown"),
+        ("inconclusive", 0.9, "inconclusive", "no gap is shown"),
+    ],
+)
+def test_a_blend_is_never_inconclusive_because_a_gap_is_shown(own, adjusted, verdict, words):
+    spec = calibrated(150, slopes=((1, 0.3), (0, 1))) if own == "disparity" else calibrated(150)
+    tally = es.tally(spec.data(1), score="score_x", outcome="x", group="group", user="user")
+    test = es.parity_test(tally)
+    test = replace(test, pairs=tuple(replace(pair, verdict=own, reason=words) for pair in test.pairs))
+    blend = Blend("as given", "x", (1.0, 0.0), test, adjusted, _adjusted_verdict(test, adjusted, 0.05))
+    assert blend.verdict == verdict and words in blend.reason
+    assert blend.verdict != "inconclusive" or "gap is shown between" not in blend.reason
 
 
 def test_the_lemmas_test_with_hardly_anybody():
@@ -217,6 +246,14 @@ def test_sweeps_are_drawn(swept):
     ax = two.plot()
     assert "weight of" in ax.get_xlabel()
     matplotlib.pyplot.close(ax.figure)
+
+
+def test_progress_is_counted_and_still_told_in_words_by_its_old_name():
+    spec = toy(200)
+    steps, words = [], []
+    with pytest.warns(DeprecationWarning, match="say= is called progress= now"):
+        es.sweep_weights(spec.data(1), **spec.columns, steps=1, progress=lambda *step: steps.append(step), say=words.append)
+    assert steps == [(1, 2), (2, 2)] and words == ["tested 1 of 2", "tested 2 of 2"]
 
 
 def test_simplex_weights_are_all_there():

@@ -10,7 +10,7 @@ import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.report import svg
 from evenscore.report.chart import Axis, Chart, Panel, Rule, Series
-from evenscore.report.plots import PANELS
+from evenscore.report.plots import PANELS, name_axes
 from evenscore.report.sheets import Sheet
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -51,10 +51,11 @@ NAMES_OF_RESULTS = ("tally", "few", "curves", "points", "parity", "ordering", "p
 @pytest.mark.parametrize("name", [*NAMES_OF_RESULTS, "impacts", "calibrator", "decisions", "roc"])
 def test_both_drawings_show_the_same(results, name):
     result = results[name]
-    panel = PANELS[type(result)](result)
+    panel = name_axes(PANELS[type(result)](result), result.group_names)
     picture, ax = drawn_as_svg(panel), result.plot().ax_
     (low, high), heights = panel.limits()
-    assert (*ax.get_xlim(), *ax.get_ylim()) == pytest.approx((low, high, *heights))
+    room = 0.22 * (heights[1] - heights[0]) if panel.people else 0.0
+    assert (*ax.get_xlim(), *ax.get_ylim()) == pytest.approx((low, high, heights[0] - room, heights[1]))
     classes = [element.get("class", "").split() for element in picture.iter()]
     marks = sum("dot" in names or "ring" in names for names in classes)
     assert marks == sum(line.get_marker() not in ("None", None) and len(line.get_xdata()) for line in ax.lines)

@@ -75,5 +75,5 @@ def test_every_result_draws_itself(tally):
 
 def test_a_display_knows_its_axes(tally):
     display = es.curves(tally).plot()
-    assert display.ax_.figure is display.figure_ and display.get_xlabel() == "score"
+    assert display.ax_.figure is display.figure_ and display.get_xlabel() == "s"
     matplotlib.pyplot.close(display.figure_)

@@ -75,7 +75,9 @@ def test_expected_outcomes_on_request(tmp_path):
 
 def test_names_are_listed():
     done = run("--list")
-    assert done.returncode == 0 and [line.split()[0] for line in done.stdout.splitlines()] == list(CATALOGUE)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and [line.strip() for line in lines if not line.startswith("   ")] == list(CATALOGUE)
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize(

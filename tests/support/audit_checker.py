@@ -6,6 +6,7 @@ import html
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree
@@ -19,25 +20,33 @@ NUMBER = re.compile(r"(?<![\w.])[-+±−]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?
 LISTS = ("points", "curves", "calibrator", "versions", "sources")
 # What is said of the method and not of the data.
 OF_THE_METHOD = re.compile(
-    r"with probability 0\.8|fewer than (?:10|20|30)\b|nowhere 10\b|at least (?:10|20) are needed|have 10 effective|0/1|0 or 1"
-    r"|p below 0\.004|split \d/\d|\b0 (?:and|to) 1\b|\b9\d(?:\.\d+)? % (?:for the whole|for all scores|limits)|0\.5 of a user"
-    r"|less than 1 % of data sets",
+    r"with probability 0\.8|fewer than (?:10|20|30)\b|at least (?:10|20) are needed|have 10 effective|0/1|0 or 1"
+    r"|p below 0\.004|split \d/\d|\b0 (?:and|to) 1\b|\b9\d(?:\.\d+)? %,? (?:for the whole|for all scores|limits|band)"
+    r"|0\.5 of a user|less than 1 % of data sets|4 times out of 5|p < 0\.0001|would be below 0\.8 in",
     re.IGNORECASE,
 )
 # Why something cannot be told, and what was read: said in words alone.
 DIAGNOSIS = re.compile(
-    r"90 % of its scores in \[[^]]*\]|\d+ % have scores from \S+ to [^,;\s]+|run from \S+ to \S+|only \S+ effective users"
-    r"|fewer than \d+ expected (?:events|outcomes of [01])|at scores? \S+(?: to \S+)?(?=[;.]|$)|at scores from \S+ to [^\s;]+"
-    r"|[\d,]+ users occur in more than one group|only \S+ cells wide|group \S+ has only \d+ users|\(mean \S+\)"
+    r"90 % lie from \S+ to \S+ in [^;]+?, and from \S+ to \S+ in [^;]+|90 % of its scores in \[[^]]*\]"
+    r"|\d+ % have scores from \S+ to [^;\s]+|run from \S+ to \S+|only \S+ effective users"
+    r"|fewer than \d+ expected (?:events|outcomes of [01])"
+    r"|at scores? \S+(?: to \S+)?(?=[;.](?:\s|$)|$)|at (?:\d+ of \d+ )?scores from \S+ to [^\s;]+"
+    r"|in one of the \d+ cells, from \S+ to [^\s,]+|there are \d+ cells|\d+ of [\d,]+ cells|users in all\)"
+    r"|[\d,]+ users (?:occur )?in more than one|of whom [\d,]+ are in more than one"
+    r"|only \S+ cells wide|group \S+ has only \d+ users|\(mean \S+\)"
     r"|outcomes have mean \S+ and standard deviation [\d.,]+|an outcome of \S+ is out of reach"
     r"|an outcome of \S+ is not attained exactly; the nearest is \S+|not monotone \(off by \S+ at score \S+\)"
-    r"|the bandwidth \S+|[\d,]+ more (?:pairs|rows)|[^;:]*…$",
+    r"|the bandwidth \S+|[\d,]+ of [\d,]+ cells are left|[\d,]+ more (?:pairs|rows?)|in \d+ pairs of groups some|[^;:]*…$",
     re.IGNORECASE,
 )
 NOT_SAID = re.compile(r"(?<![\w.])(?:nan|NaN|inf|-inf|None|infinity)(?![\w])|–\s?%|= –|\(–|\b– to\b|to –|from –|±–|\[–|–\]")
-CLAIM = re.compile(r"\b(?:above|below|higher|lower|differ|differs|shown|exceeds?|larger|misordered|held to)\b")
+CLAIM = re.compile(
+    r"\b(?:above|below|higher|lower|differ|differs|shown|exceeds?|larger|misordered|held to|more common|standard is higher)\b"
+)
+PAIR = re.compile(r"  \S.*?\s{2,}(?:\+\S|differ,|at least|all pairs)|  .* (?:more pairs? differ|not shown to)")
+SUBJECT = re.compile(r"  \S.*: (?:disparity|parity|inconclusive)\b|  and \d+ more$")
 HEDGE = re.compile(
-    r"\b(?:no|not|cannot|could not|nowhere|nothing|whether|would|none|never|only|unless|if|without|too few)\b|n't\b"
+    r"\b(?:[Nn]o|[Nn]either|not|cannot|could not|nowhere|nothing|whether|would|none|never|only|unless|if|without|too few)\b|n't\b"
     r"|largest of all|estimate|tested:|null hypothesis"
 )
 
@@ -47,10 +56,11 @@ def complaints(case: Case, told: Told) -> list[str]:
     if told.refused:
         return _refusal(told)
     sentences = list(dict.fromkeys(_sentences(told)))
-    found = [*_codes(told), *_numbers_of_json(case, told.document), *_headline(told.document)]
-    pool = _pool(told.document)
+    found = [*_codes(told), *_pair_lines(told), *_numbers_of_json(case, told.document), *_headline(told.document)]
+    pool, embedded = _pool(told.document), _embedded(told.texts["page"])
     for where, text in sentences:
-        found += [f"{where}: {what}: {text}" for what in _of_sentence(text, told.document, pool)]
+        known = pool | embedded if where == "sliders" else pool
+        found += [f"{where}: {what}: {text}" for what in _of_sentence(text, told.document, known)]
     return found
 
 
@@ -71,8 +81,11 @@ def _sentences(told: Told) -> Iterator[tuple[str, str]]:
         yield from (("unavailable", text) for text in subject["unavailable"].values())
         for name, test in subject["tests"].items():
             yield from ((f"{name} reason", f"{name}: {text}") for text in _reasons(test))
-    yield from (("terminal", text) for text in _paragraphs(told.texts["terminal"]))
-    yield from (("page", text) for text in _page_texts(told.texts["page"]))
+    yield from (("terminal", text) for text in _short_paragraphs(told.texts["terminal"]))
+    yield from (("verbose", text) for text in _paragraphs(told.texts["verbose"]))
+    page, sliders = _without_sliders(told.texts["page"])
+    yield from (("page", text) for text in _page_texts(page))
+    yield from (("sliders", text) for section in sliders for text in _texts_in(section))
     yield from (("markdown", text) for text in _markdown_texts(told.texts["markdown"]))
     root = ElementTree.fromstring(told.texts["junit"].split("\n", 1)[1])
     for node in root.iter():
@@ -99,10 +112,40 @@ def _paragraphs(text: str) -> list[str]:
     return [paragraph for paragraph in found if paragraph and not re.search(r"\S {2,}(?!\(p = )\S", paragraph)]
 
 
+def _short_paragraphs(text: str) -> list[str]:
+    """Sentences of the short text: no tables, and every line that goes on stands further in; a pair of groups has two blanks."""
+    found: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("  ") and found and not PAIR.match(line) and not SUBJECT.match(line):
+            found[-1] += " " + line.strip()
+        else:
+            found.append(re.sub(r" {2,}", " ", line.strip()))
+    return [paragraph for paragraph in found if paragraph]
+
+
 def _page_texts(page: str) -> list[str]:
-    body = page[page.index("<main>") : page.index('<section id="provenance"')]
-    body = re.sub(r"<(svg|table)\b.*?</\1>", " ", body, flags=re.S)
-    parts = re.findall(r"<(p|li|dd|figcaption|h2)\b[^>]*>(.*?)</\1>", body, flags=re.S)
+    return _texts_in(page[page.index("<main>") : page.index('id="provenance-title"')])
+
+
+def _without_sliders(page: str) -> tuple[str, list[str]]:
+    """The page, and the sections that have sliders, whose numbers are in the page itself."""
+    pattern = r'<section aria-labelledby="[^"]*explorer-title">.*?</section>'
+    return re.sub(pattern, " ", page, flags=re.S), re.findall(pattern, page, flags=re.S)
+
+
+def _embedded(page: str) -> set[float]:
+    """The numbers that sliders look up: as they are, and as they are written."""
+    found: set[float] = set()
+    for text in re.findall(r'<script type="application/json">(.*?)</script>', page, flags=re.S):
+        for token, percent in re.findall(r"(?<![\w.])-?(\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?)( %)?", text):
+            found.add(float(token.replace(",", "")) / (100 if percent else 1))
+    return found
+
+
+def _texts_in(body: str) -> list[str]:
+    body = re.sub(r"<(svg|table|nav|button)\b.*?</\1>", " ", body, flags=re.S)
+    parts = re.findall(r"<(p|li|dd|dt|figcaption|h1|h2)\b[^>]*>(.*?)</\1>", body, flags=re.S)
+    parts += re.findall(r'<(span) class="answer">(.*?)</span>', body, flags=re.S)
     texts = (html.unescape(re.sub(r"<[^>]+>", " ", content)) for _, content in parts)
     return [" ".join(text.split()) for text in texts if text.strip()]
 
@@ -120,7 +163,7 @@ def _of_sentence(text: str, document: dict[str, Any], pool: set[float]) -> Itera
         yield "says what is not known"
     yield from (f"{number!r} is not in the JSON" for number in _unknown_numbers(text, document, pool))
     for low, high in re.findall(r"\bfalls from (\S+) to (\S+?)[,;.]?(?:\s|$)", text):
-        if not float(high) < float(low):
+        if not float(high.replace(",", "")) < float(low.replace(",", "")):
             yield "falls that does not"
     for low, high in re.findall(r"[(\[]([-+]?\d[\d.,]*)(?: to |, )([-+]?\d[\d.,]*)[)\]]", text):
         if float(low.replace(",", "")) > float(high.replace(",", "")):
@@ -131,9 +174,12 @@ def _of_sentence(text: str, document: dict[str, Any], pool: set[float]) -> Itera
 def _unknown_numbers(text: str, document: dict[str, Any], pool: set[float]) -> list[str]:
     plain = OF_THE_METHOD.sub(" ", DIAGNOSIS.sub(" ", text))
     for name in sorted(_labels(document), key=len, reverse=True):
-        plain = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", " ", plain)
+        plain = re.sub(rf"(?<!\w)(?<!\d[.,]){re.escape(name)}(?!\w|[.,]\d)", " ", plain)  # "1" is a group, not part of 1,333
     half_widths = _half_widths(document) if "±" in text else set()
-    return [token for token in NUMBER.findall(plain) if not _is_in(token, pool | half_widths)]
+    # "At least" is rounded down, and the gap that bands leave possible, which stands alone, up: never to more than is shown.
+    directed = re.fullmatch(r"[\d.,]+(?: points)?", text.strip()) or re.search(r"\bat least\b", text, re.IGNORECASE)
+    units = 1.0 if directed else 0.5
+    return [token for token in NUMBER.findall(plain) if not _is_in(token, pool | half_widths, units)]
 
 
 def _labels(document: dict[str, Any]) -> set[str]:
@@ -147,8 +193,8 @@ def _labels(document: dict[str, Any]) -> set[str]:
     return found
 
 
-def _is_in(token: str, pool: set[float]) -> bool:
-    """Whether a number of the JSON is written like this."""
+def _is_in(token: str, pool: set[float], units: float) -> bool:
+    """Whether a number of the JSON is written like this, up to so many units of its last digit."""
     digits = token.strip("±+-−% ").replace(",", "")
     factor = 100 if token.endswith("%") else 1
     if "e" in digits:
@@ -156,8 +202,8 @@ def _is_in(token: str, pool: set[float]) -> bool:
         return any(f"{value:.{places}e}" == digits for value in pool)
     places = len(digits.partition(".")[2])
     unit = 10.0**-places
-    return any(abs(value * factor - float(digits)) <= 0.5000001 * unit for value in pool) or (
-        factor == 1 and any(abs(value * 100 - float(digits)) <= 0.5000001 * unit for value in pool if abs(value) <= 1)
+    return any(abs(value * factor - float(digits)) <= 1.0000002 * units * unit for value in pool) or (
+        factor == 1 and any(abs(value * 100 - float(digits)) <= 1.0000002 * units * unit for value in pool if abs(value) <= 1)
     )
 
 
@@ -180,6 +226,12 @@ def _pool(document: dict[str, Any]) -> set[float]:
             unjudged = len([pair for pair in test["pairs"] if pair["p_value"] is None])
             found |= {float(shown), float(shown - 2), float(unjudged), float(len(test["pairs"]) - unjudged)}
             found |= {float(len(test.get("regions", ())) - 3)}
+            found |= {float(number) for number in Counter(pair["verdict"] for pair in test["pairs"]).values()}
+        deciding = [
+            pair for name in subject["decides"] for pair in subject["tests"][name]["pairs"] if pair["verdict"] == "disparity"
+        ]
+        n_shown = len({tuple(sorted((str(pair["group_a"]), str(pair["group_b"])))) for pair in deciding})
+        found |= {float(n_shown - 3), float(len(pairs) - n_shown)}
     return found | {float(len(document["subjects"]))}
 
 
@@ -232,6 +284,28 @@ def _test_meant(text: str, subject: dict[str, Any]) -> list[dict[str, Any]]:
     return [tests["parity"], *(repair[when] for when in ("before", "after") if when in repair)]
 
 
+def _pair_lines(told: Told) -> Iterator[str]:
+    """A line about a pair is about one that a deciding test shows, with its numbers; and there are few lines."""
+    text, document = told.texts["terminal"], told.document
+    lines = text.splitlines()
+    if len(lines) > 12 or any(len(line) > 80 for line in [*lines, *told.texts["verbose"].splitlines()]):
+        yield f"{len(lines)} lines, the longest of {max(map(len, [*lines, *told.texts['verbose'].splitlines()]))}"
+    pairs = [line for line in lines if PAIR.match(line) and " differ" not in line.split("  ")[1]]
+    if pairs and document["verdict"] != "disparity":
+        yield f"{pairs} without a disparity"
+    head = document["headline"]
+    for subject in document["subjects"]:
+        if (subject["score"], subject["attribute"]) == (head["score"], head["attribute"]):
+            tests = [subject["tests"][name] for name in subject["decides"]] if pairs else []
+            yield from (f"terminal: not shown: {line}" for line in pairs if not _is_told_of(line, tests, subject))
+
+
+def _is_told_of(line: str, tests: list[dict[str, Any]], subject: dict[str, Any]) -> bool:
+    names = {_label_text(row["group"]) for row in subject["groups"]}
+    names = {name for name in names if re.search(rf"(?<![\w.]){re.escape(name)}(?! ×)(?![\w])", re.split(r"  +", line.strip())[0])}
+    return len(names) < 2 or any(_is_shown(tests, {a, b}) for a in names for b in names if a != b)
+
+
 def _is_shown(tests: list[dict[str, Any]], named: set[str]) -> bool:
     return any(
         {_label_text(pair["group_a"]), _label_text(pair["group_b"])} == named and pair["verdict"] == "disparity"
@@ -255,7 +329,7 @@ def _codes(told: Told) -> Iterator[str]:
         yield f"verdict {verdict} of {verdicts}"
     if verdict == "parity" and document["tolerance"] is None:
         yield "parity without a tolerance"
-    for name in ("terminal", "page", "markdown"):
+    for name in ("terminal", "verbose", "page", "markdown"):
         said = set(re.findall(r"\b(disparity|parity|inconclusive)\b", told.texts[name][:100_000].lower()))
         if verdict not in said:
             yield f"{name} does not say {verdict}"
@@ -330,7 +404,9 @@ def _limits(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _may_be_exact(row: dict[str, Any], value: float) -> bool:
-    """Whether outcomes do not vary, or a reason beside the limits says why they are one."""
+    """Whether outcomes do not vary, all decisions change for sure, or a reason beside the limits says why they are one."""
+    if "rate_before" in row and abs(value) == 1:
+        return True  # calibrated scores of a whole group are far beyond the threshold
     return row.get("se", 1.0) <= 1e-6 * abs(value) + 1e-6 or bool(row.get("reason"))
 
 

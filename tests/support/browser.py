@@ -39,6 +39,12 @@ def start(width=1100, height=1400, *, javascript=True, dark=False):
     return webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
 
 
+def dark(driver, wanted):
+    """Whether the system asks for dark pages."""
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if wanted else "light"}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+
 def open_page(driver, path):
     """Open a file, and forget what was logged before."""
     driver.get_log("browser"), driver.get_log("performance")
@@ -61,5 +67,7 @@ def violations(driver):
     import axe_core_python
 
     driver.execute_script((Path(axe_core_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
-    found = driver.execute_async_script("const done = arguments[arguments.length - 1]; axe.run().then(done)")
+    found = driver.execute_async_script(
+        "const done = arguments[arguments.length - 1]; axe.run({resultTypes: ['violations']}).then(done)"
+    )
     return [(each["id"], [node["html"][:160] for node in each["nodes"]][:3]) for each in found["violations"]]

@@ -29,6 +29,11 @@ def assert_same(a, b, *, exact=True, folds=True):
     for name, cross in a.cross_blocks.items():
         assert set(cross) == set(b.cross_blocks.get(name, {}))
     between = [(sums, b.cross_blocks[name][pair]) for name, cross in a.cross_blocks.items() for pair, sums in cross.items()]
+    assert (a.item, a.item_counts, a.items is None) == (b.item, b.item_counts, b.items is None)
+    if a.items is not None:
+        for name in ("item", "group", "cell"):
+            assert np.array_equal(getattr(a.items, name), getattr(b.items, name))
+        close(a.items.values, b.items.values)
     for left, right in own + between:
         assert np.array_equal(left.pairs, right.pairs)
         close(left.values, right.values)

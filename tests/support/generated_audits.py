@@ -208,7 +208,13 @@ def run_case(case: Case, folder: Path) -> Told:
         audit = _run_audit(case)
     except es.EvenscoreError as error:
         return Told(refused=str(error))
-    texts = {"terminal": repr(audit), "page": audit.to_html(), "markdown": audit.to_markdown(), "junit": audit.to_junit()}
+    texts = {
+        "terminal": repr(audit),
+        "verbose": audit.text(verbose=True),
+        "page": audit.to_html(),
+        "markdown": audit.to_markdown(),
+        "junit": audit.to_junit(),
+    }
     return Told(json.loads(audit.to_json()), _exit_code(audit), texts)
 
 
@@ -242,7 +248,8 @@ def _run_command(case: Case, folder: Path) -> Told:
     done = run(*words, *written, cwd=folder)
     if done.returncode not in (0, 1, 3):
         return Told(refused=done.stderr, exit_code=done.returncode)
-    texts = {"terminal": done.stdout.split("\n\n  written to ")[0]}
+    again = run(*words, "--verbose", cwd=folder)
+    texts = {"terminal": done.stdout.split("\nWritten: ")[0], "verbose": again.stdout}
     texts |= {name: (folder / path).read_text("utf-8") for name, path in paths.items()}
     return Told(json.loads((folder / "audit.json").read_text("utf-8")), done.returncode, texts)
 

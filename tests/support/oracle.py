@@ -51,6 +51,46 @@ def local_weights(rows, x, h, degree, kernel, weighting):
     return coefficients[0], design @ (coefficients @ rows.outcome)
 
 
+def normal_scores(rows, weighting):
+    """Normal quantiles of each row's rank, the mean of its ties, at least half a user away from the ends."""
+    from scipy import special
+
+    w = row_weights(rows, weighting)
+    below = np.array([w[rows.score < score].sum() + w[rows.score == score].sum() / 2 for score in np.unique(rows.score)])
+    rank = below[np.searchsorted(np.unique(rows.score), rows.score)] / w.sum()
+    least = 0.5 / len(np.unique(rows.user))
+    return special.ndtri(np.clip(rank, least, 1 - least))
+
+
+def guide(rows, outcome, weighting, binary):
+    """A cubic in normal scores at the rows, with a normal prior of one user's worth on its slopes, by general optimisation."""
+    from scipy import optimize
+
+    w, z = row_weights(rows, weighting), normal_scores(rows, weighting)
+    w = w / w.sum() * len(np.unique(rows.user))
+    design = np.stack([z**0, z, (z**2 - 1) / 2**0.5, (z**3 - 3 * z) / 6**0.5], axis=1)
+    precision = np.array([0, 1 / 3**2, 1 / 1.5**2, 1 / 0.75**2])
+
+    if not binary:
+        return design @ np.linalg.solve((design * w[:, None]).T @ design + np.diag(precision), design.T @ (w * outcome))
+
+    def gradient(b):
+        return design.T @ (w / (1 + np.exp(-design @ b)) - w * outcome) + precision * b
+
+    start = np.array([np.log(w @ outcome / (w @ (1 - outcome))), 0, 0, 0])
+    return 1 / (1 + np.exp(-design @ optimize.root(gradient, start, tol=1e-13).x))
+
+
+def guided(rows, outcome, points, h, weighting, binary):
+    """The guide and a local line through what it leaves, at scores that occur."""
+    fit = guide(rows, outcome, weighting, binary)
+    levels = []
+    for x in points:
+        weights, _ = local_weights(rows, x, h, 1, "gaussian", weighting)
+        levels.append(fit[rows.score == x][0] + weights @ (outcome - fit))
+    return np.array(levels)
+
+
 def by_user(rows, values):
     users, inverse = np.unique(rows.user, return_inverse=True)
     return users, np.bincount(inverse, values, minlength=len(users))
@@ -127,3 +167,14 @@ def tally(rows, cells, n_cells, weighting, centre=0.0, repeat=None):
         pairs["wy"] += np.outer(w_cells, y_cells)
         pairs["yy"] += np.outer(y_cells, y_cells)
     return sums, pairs
+
+
+def two_way(influence, user, item):
+    """The covariance of sums of influences (n, n_rows), (n, n): each pair of rows that share a user or an item counts once."""
+    same = (user[:, None] == user) | (item[:, None] == item)
+    return influence @ same @ influence.T
+
+
+def shared_between(user, item, other_user, other_item):
+    """Which pairs of rows have the same item and different users, (n_rows, n_other_rows)."""
+    return (item[:, None] == other_item) & (user[:, None] != other_user)

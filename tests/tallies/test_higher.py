@@ -13,7 +13,7 @@ from evenscore.engines.by_user import merge_by_user
 from evenscore.engines.lines import from_lines, to_lines
 from evenscore.engines.parts import Recipe
 from evenscore.tallies.blocks import HIGHER
-from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.lattice_settings import lattice_from_settings, lattice_settings
 from evenscore.tallies.reshaping import drop_blocks, recentre, remap
 from evenscore.tallies.tally_state import WEIGHTINGS
 from evenscore.tallies.view import GroupView
@@ -114,7 +114,7 @@ def test_recentred_and_remapped():
     data = as_dict(repeated_users(900, seed=5, real=True))
     tally = es.tally(data, **NAMES, lattice=LATTICE)
     assert_summed(recentre(tally, 2.5), data, rounding=1e-11)
-    coarse = Lattice.from_parts(LATTICE.edges[1::2], LATTICE.to_dict())
+    coarse = lattice_from_settings(LATTICE.edges[1::2], lattice_settings(LATTICE))
     assert_summed(remap(tally, coarse, [np.arange(16) // 2] * 2), data)
 
 

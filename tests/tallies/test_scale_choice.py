@@ -12,6 +12,7 @@ import evenscore as es
 from data import NAMES
 from evenscore.tallies.edges import find_in_unit, unit_edges, with_cuts
 from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.lattice_settings import lattice_from_settings, lattice_settings
 from evenscore.tallies.scale_choice import MOST, NORMAL, WINDOW
 
 CHOSEN = {
@@ -98,8 +99,8 @@ def test_people_do_not_crowd_on_the_scale_that_is_chosen(scale, quantile):
     crowded = brute_crowd(data["s"], data["g"])
     assert (crowded > MOST * NORMAL) == (scale != "score")
     if scale != "score":
-        words = lattice.reason.split()  # because people are spread unevenly: 58 % have scores from 0 to 0.0069
-        assert words[4:10] == ["unevenly:", words[5], "%", "have", "scores", "from"]
+        words = lattice.reason.split()  # because it spreads people evenly: 58 % have scores from 0 to 0.0069
+        assert words[4:10] == ["evenly:", words[5], "%", "have", "scores", "from"]
         low, high = float(words[10]), float(words[12])
         inside = np.mean((data["s"] >= low) & (data["s"] <= high))
         assert float(words[5]) / 100 == pytest.approx(inside, abs=0.04) == pytest.approx(crowded, abs=0.04)
@@ -122,7 +123,8 @@ def test_what_was_chosen_is_said_everywhere():
     data = rows_of(stats.beta(0.5, 50).ppf)
     tally = es.tally(data, **NAMES)
     sentence = f"scale: rank, {tally.lattice.reason}"
-    assert sentence in repr(tally) and sentence in repr(es.curves(tally)) and "scale='auto' (rank)" in repr(tally)
+    shown, curves = (" ".join(repr(result).split()) for result in (tally, es.curves(tally)))
+    assert sentence in shown and sentence in curves and "scale='auto' (rank)" in shown
     assert sentence in es.audit(tally).notes
 
 
@@ -274,10 +276,10 @@ def test_a_release_chooses_on_its_own_cells_and_ends_with_nobodys_score(quantile
 @pytest.mark.parametrize("weight", [[1.0], [1.0, -1.0, 1.0, 1.0], [0.0] * 4, [np.nan, 1.0, 1.0, 1.0]])
 def test_weights_that_do_not_fit_are_refused(weight):
     lattice = Lattice(0, 1, cells=4).on_scale("rank", np.ones(4), "because")
-    settings = lattice.to_dict()
-    assert Lattice.from_parts(lattice.edges, settings) == lattice
+    settings = lattice_settings(lattice)
+    assert lattice_from_settings(lattice.edges, settings) == lattice
     with pytest.raises(es.OptionError, match="do not fit"):
-        Lattice.from_parts(lattice.edges, settings | {"weight": weight})
+        lattice_from_settings(lattice.edges, settings | {"weight": weight})
 
 
 @pytest.mark.filterwarnings("ignore::evenscore.EvenscoreWarning")

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evenscore.auditing.audit_result import Audit, Subject
-from evenscore.auditing.deciding import make_decision, named_tests
+from evenscore.auditing.audit_result import Audit
+from evenscore.auditing.deciding import make_decision, named_tests, repeat_decision
 from evenscore.auditing.gate import Gate
 from evenscore.auditing.judged_groups import MIN_USERS, Selection, check_left_out, require_known, withhold
 from evenscore.auditing.provenance import record
 from evenscore.auditing.repair import Repair, find_repair
 from evenscore.auditing.requests import Request, data_sources, plain_option, requested_subjects
+from evenscore.auditing.subject import Subject
 from evenscore.data.spec import TallySpec
 from evenscore.data.splits import Split
 from evenscore.decisions import decision_metrics
@@ -25,7 +26,6 @@ from evenscore.errors import (
     EvenscoreError,
     EvenscoreWarning,
     OptionError,
-    listing,
     renamed,
     require_alpha,
     require_count,
@@ -43,9 +43,12 @@ from evenscore.false_alarms.placebo_result import Placebo
 from evenscore.impact import classification_impact
 from evenscore.marginal import marginal_test
 from evenscore.miscalibration import CalibrationError, calibration_error
+from evenscore.naming import find_label, read_labels, require_meant, use_columns, use_texts
 from evenscore.ordering import ordering_test
 from evenscore.parity import parity_test
-from evenscore.tables import label_text, values_of
+from evenscore.parity.row_people import retake_rows
+from evenscore.parity.two_keys import compare_keys
+from evenscore.tables import values_of
 from evenscore.tallies.lattice import MAX_CELLS, Lattice
 from evenscore.tallies.tally_state import Tally
 from evenscore.threads import in_one_thread
@@ -84,6 +87,7 @@ def audit(
     group: Any = None,
     attributes: Sequence[Any] | None = None,
     user: Any = UNSAID,
+    item: Any = None,
     threshold: float | None = None,
     positive: str = "above",
     tolerance: float | None = None,
@@ -106,6 +110,7 @@ def audit(
     same_scale: bool | None = None,
     min_users: int = MIN_USERS,
     left_out: Mapping[Any, str] | None = None,
+    labels: Mapping[str, Mapping[Any, str]] | None = None,
     placebo: int | None = None,
     workers: int = 1,
     title: str = "Audit of predictive parity",
@@ -118,9 +123,8 @@ def audit(
     ----------
     data
         What ``es.tally`` takes, or a tally (also the path of a saved one, or a list of tallies).
-    score, outcome, user, weight, count, nulls, split, lattice, cells, scale
-        As in ``es.tally``; ``user`` must be said, if only as None, unless ``data`` is a tally. A list of names for ``score`` audits
-        each.
+    score, outcome, user, item, weight, count, nulls, split, lattice, cells, scale
+        As in ``es.tally``; ``user`` must be said, if only as None, unless ``data`` is a tally. A list for ``score`` audits each.
     group, attributes
         ``group`` is one attribute, or a list for an intersection. ``attributes`` audits several in one run; a list inside it is an
         intersection.
@@ -149,6 +153,9 @@ def audit(
     left_out
         Groups that are not to be judged, each with the reason, which the report shows. Parity is shown only when every group is
         judged or left out with a reason, also groups of fewer users than ``min_users``.
+    labels
+        What groups are called in text, report and plots, by column and value: ``{"sex": {1: "men", 2: "women"}}``. Without, numbers
+        and truth values are written with their column, ``sex = 1``. JSON and rows keep the values.
     placebo, workers
         So many times groups are dealt out anew, to count the false alarms of the deciding tests on this data, as ``es.placebo``
         does; in so many processes. It needs rows, sets a tolerance aside, and does not change the verdict.
@@ -181,11 +188,13 @@ def audit(
     rule.check(tolerance)
     require_option("same_scale", same_scale, (None, True, False))
     justified = check_left_out(left_out)
+    texts = read_labels(labels)
+    use_texts(texts)
     design = Design.of_audit(placebo, seed, workers)
     if design is not None:
         require_rows(data, "placebo=")
     deciding = named_tests(decide, threshold)
-    columns = {"outcome": outcome, "weight": weight, "count": count} | ({} if user is UNSAID else {"user": user})
+    columns = {"outcome": outcome, "item": item, "weight": weight, "count": count} | ({} if user is UNSAID else {"user": user})
     cuts = () if threshold is None else (threshold,)
     settings = {"lattice": lattice, "cuts": cuts, "cells": cells, "scale": scale, "nulls": nulls, "split": split}
     subjects = requested_subjects(data, score, group, attributes, columns, settings)
@@ -211,6 +220,7 @@ def audit(
     )
     found = [_audit_one(subject, options, progress) for subject in subjects]
     require_known(justified, [subject.tally for subject in found])
+    require_meant(texts, {subject.attribute: list(subject.tally.groups) for subject in found})
     configuration = {name: plain_option(value) for name, value in given.items()}
     return Audit(tuple(found), alpha, tolerance, rule, record(data_sources(data, progress), seed, configuration), title)
 
@@ -223,6 +233,7 @@ def _audit_one(request: Request, options: _Options, say: Say | None) -> Subject:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         tally = _read(request.data, request.spec, notes, say)
+        use_columns(tally.columns)
         if say is not None:
             say("testing")
         selection = Selection.of(tally, options.min_users, options.left_out)
@@ -233,15 +244,20 @@ def _audit_one(request: Request, options: _Options, say: Say | None) -> Subject:
         mismatch = scale_mismatch(selection.tally, options.same_scale)
         found |= _explained(selection, mismatch, options)
         found["decides"] = options.decide or found["decision"].tests
+        before_repair = len(caught)
         if options.repair and combine(found[name].verdict for name in options.decide or ("decision",)) == DISPARITY:
             found |= _repaired(request, selection, mismatch, options, say, found["unavailable"])
+        of_repair = caught[before_repair:]
         if options.placebo is not None and nothing:
             found["unavailable"]["placebo"] = nothing
         elif options.placebo is not None:
-            found["placebo"] = _false_alarms(request, selection, options, options.placebo, notes, say)
+            repeated: dict[str, Any] = {"tests": options.decide}
+            if not options.decide:
+                repeated = repeat_decision(selection.tally, found["parity"], options.weighting)
+            found["placebo"] = _false_alarms(request, selection, options, repeated, notes, say)
     for warning in caught:
         if issubclass(warning.category, EvenscoreWarning):
-            notes.append(str(warning.message))
+            notes.append(f"{'repair: ' if warning in of_repair else ''}{warning.message}")
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     columns = tally.columns
@@ -276,13 +292,7 @@ def _reference(tally: Tally, reference: Any) -> Any:
     """The group that is meant: labels need not be text, but may be named by it."""
     if reference is None or not isinstance(reference, str) or reference in tally.groups:
         return reference
-    found = [label for label in tally.groups if label_text(label) == reference]
-    if len(found) != 1:
-        known = listing(map(label_text, tally.groups))
-        raise OptionError(
-            f"reference={shortened(reference)}: {'several groups are' if found else 'no group is'} called so; there are: {known}"
-        )
-    return found[0]
+    return find_label(tally.groups, f"reference={shortened(reference)}", reference)
 
 
 def _tested(tally: Tally, options: _Options) -> dict[str, Any]:
@@ -299,6 +309,9 @@ def _tested(tally: Tally, options: _Options) -> dict[str, Any]:
         "ordering": ordering_test(tally, reference=reference, **shared),
         "curves": curves(tally, weighting=options.weighting, alpha=options.alpha, seed=options.seed),
     }
+    again: dict[str, Any] = {"compare": options.compare, "reference": reference, "seed": options.seed}
+    found["rows_as_people"] = retake_rows(tally, found["parity"], found["curves"], **again)
+    found["keys"] = compare_keys(tally, found["parity"], **again)
     if not options.decide:
         found["decision"] = make_decision(tally, found["parity"], found["ordering"], **shared)
     if options.threshold is not None:
@@ -368,22 +381,21 @@ def _repaired(
 
 
 def _false_alarms(
-    request: Request, selection: Selection, options: _Options, design: Design, notes: list[str], say: Say | None
+    request: Request, selection: Selection, options: _Options, repeated: dict[str, Any], notes: list[str], say: Say | None
 ) -> Placebo:
-    """The deciding tests on groups dealt out anew, on the same cells; as these have their scores in common, parity if not named."""
+    """The tests that decide about the real groups, on groups dealt out anew, on the same cells."""
 
     def progress(done: int, total: int) -> None:
         if say is not None:
             say(f"placebo run {done:,} of {total:,}")
 
-    assert request.spec is not None
+    assert request.spec is not None and options.placebo is not None
     names = ("alpha", "threshold", "positive", "method", "compare", "weighting")
     tally = selection.tally
     reference = _reference(tally, options.reference)
-    decide = options.decide or ("parity",)
-    deciding = Deciding(decide, reference=reference, groups=tally.groups, **values_of(options, names))
+    deciding = Deciding(**repeated, reference=reference, groups=tally.groups, **values_of(options, names))
     spec = replace(request.spec, lattice=tally.lattice, cuts=())
-    return repeat_tests(request.data, spec, deciding, design, call="placebo=", progress=progress, say=notes.append)
+    return repeat_tests(request.data, spec, deciding, options.placebo, call="placebo=", progress=progress, say=notes.append)
 
 
 __all__ = ["TESTS", "Audit", "audit"]

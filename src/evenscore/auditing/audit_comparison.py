@@ -16,8 +16,9 @@ from evenscore.auditing.audit_result import SCHEMA, SCHEMA_VERSION, Audit
 from evenscore.codec import refuse_invalid
 from evenscore.errors import FileError, OptionError
 from evenscore.estimation.verdict import DISPARITY, PARITY
+from evenscore.naming import plain_label
 from evenscore.saving import read_whole
-from evenscore.tables import Table, json_ready, label_text
+from evenscore.tables import Table, json_ready
 
 NEW, GONE, NOT_SHOWN, UNJUDGED, SAME, OTHER, ADDED, REMOVED = (
     "new disparity",
@@ -56,7 +57,20 @@ class Change:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AuditComparison(Table):
-    """The result of ``es.compare_audits``."""
+    """The result of ``es.compare_audits``.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> people = es.simulate(300, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    >>> even = es.simulate(300).data(seed=2)
+    >>> asked = dict(score="score", outcome="outcome", group="group", user="user", repair=False)
+    >>> compared = es.compare_audits(es.audit(even, **asked), es.audit(people, **asked))
+    >>> compared.verdict_before, compared.verdict_after
+    ('inconclusive', 'disparity')
+    >>> [row["change"] for row in compared.rows()]
+    ['new disparity']
+    """
 
     changes: tuple[Change, ...]
     verdict_before: str
@@ -70,7 +84,7 @@ class AuditComparison(Table):
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each score and attribute."""
-        return [asdict(change) | {"attribute": label_text(change.attribute)} for change in self.changes]
+        return [asdict(change) | {"attribute": plain_label(change.attribute)} for change in self.changes]
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison in JSON-ready values."""
@@ -109,6 +123,14 @@ def compare_audits(before: Any, after: Any) -> AuditComparison:
     -------
     AuditComparison
         Verdicts, gaps and p-values side by side; there is no p-value of the change.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> people = es.simulate(300, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    >>> audit = es.audit(people, score="score", outcome="outcome", group="group", user="user", repair=False)
+    >>> es.compare_audits(audit, audit).new_disparities
+    []
     """
     old, new = _document(before), _document(after)
     changes = tuple(_change(*pair) for pair in _matched(old.subjects, new.subjects))

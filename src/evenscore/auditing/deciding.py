@@ -6,7 +6,9 @@ decide together: parity of people with common scores, and the order of those bey
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,11 +21,11 @@ from evenscore.estimation.multiplicity import holm
 from evenscore.estimation.overlap import BOTH, ORDERING, ScoreOverlap, find_overlap
 from evenscore.estimation.overlap import PARITY as BY_PARITY
 from evenscore.estimation.pairwise import GroupPair, PairwiseTest
-from evenscore.estimation.point_pairs import OwnCurve, PointPairs, own_curves, point_pairs
+from evenscore.estimation.point_pairs import OwnCurve, PointPairs, own_curves, point_pairs, turn
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine, join_reasons
 from evenscore.false_alarms import choose_tests
-from evenscore.ordering import OrderingPair, OrderingTest, judge_order, order_pair
+from evenscore.ordering import RISING, SIGN, OrderingPair, OrderingTest, judge_order, order_pair
 from evenscore.parity.outside import SHARE, joint_p_value
 from evenscore.parity.parity_result import PairTest, ParityTest
 from evenscore.tables import json_ready, values_of
@@ -103,18 +105,26 @@ def named_tests(decide: Any, threshold: float | None) -> tuple[str, ...]:
 
 
 def make_decision(
-    tally: Tally, parity: ParityTest, ordering: OrderingTest, *, alpha: float, tolerance: float | None, weighting: str, seed: int
+    tally: Tally,
+    parity: ParityTest,
+    ordering: OrderingTest,
+    *,
+    alpha: float,
+    weighting: str,
+    seed: int,
+    tolerance: float | None = None,
+    overlaps: Sequence[ScoreOverlap] | None = None,
 ) -> Decision:
-    """The deciding test of each pair, and all verdicts at one level."""
-    sides = Sides(tally, weighting)
-    comparisons = [_comparison(sides, tally, pair) for pair in parity.pairs]
-    overlaps = [find_overlap(comparison) for comparison in comparisons]
+    """The deciding test of each pair, and all verdicts at one level; overlaps: those of other groups, which chose the tests."""
+    comparisons = _comparisons(tally, parity, weighting)
+    if overlaps is None:
+        overlaps = [find_overlap(comparison) for comparison in comparisons]
     if all(overlap.decides_by == BY_PARITY for overlap in overlaps):
         return _by_one(parity.pairs, overlaps, parity, parity.adjustment)
     if all(overlap.decides_by == ORDERING for overlap in overlaps) and _same_pairs(parity, ordering):
         return _by_one(ordering.pairs, overlaps, ordering, "Holm's method")
     known = {pair.name: pair for pair in ordering.pairs}
-    judge = _PairJudge(alpha, tolerance, seed, parity.method, known)
+    judge = _PairJudge(alpha, tolerance, seed, parity.method, known, ordering.direction)
     pairs = [
         judge.decide(comparison, overlap, pair, number)
         for number, (comparison, overlap, pair) in enumerate(zip(comparisons, overlaps, parity.pairs, strict=True))
@@ -126,17 +136,28 @@ def make_decision(
     return Decision(decided, alpha, "Holm's method", frame_kind=tally.frame_kind)
 
 
-def _comparison(sides: Sides, tally: Tally, pair: PairTest) -> Comparison:
-    """The two sides of a pair; a label that is no group stands for all others."""
-    rest = pair.group_b not in tally.groups
-    return sides.compare(tally.index(pair.group_a), None if rest else tally.index(pair.group_b))
+def repeat_decision(tally: Tally, parity: ParityTest, weighting: str) -> dict[str, Any]:
+    """What ``Deciding`` repeats on other groups: the tests that the scores of these ones have chosen, pair by pair."""
+    overlaps = [find_overlap(comparison) for comparison in _comparisons(tally, parity, weighting)]
+    chosen = {overlap.decides_by for overlap in overlaps}
+    if chosen == {BY_PARITY} or (chosen == {ORDERING} and all(pair.group_b in tally.groups for pair in parity.pairs)):
+        return {"tests": tuple(chosen)}
+    return {"tests": (BOTH,), "joint": partial(make_decision, alpha=parity.alpha, overlaps=overlaps)}
+
+
+def _comparisons(tally: Tally, parity: ParityTest, weighting: str) -> list[Comparison]:
+    """The two sides of each pair; a label that is no group stands for all others."""
+    sides, place = Sides(tally, weighting), tally.index
+    return [
+        sides.compare(place(pair.group_a), place(pair.group_b) if pair.group_b in tally.groups else None) for pair in parity.pairs
+    ]
 
 
 def _same_pairs(parity: ParityTest, ordering: OrderingTest) -> bool:
     return [pair.name for pair in parity.pairs] == [pair.name for pair in ordering.pairs]
 
 
-def _by_one(pairs: Any, overlaps: list[ScoreOverlap], test: Any, adjustment: str) -> Decision:
+def _by_one(pairs: Any, overlaps: Sequence[ScoreOverlap], test: Any, adjustment: str) -> Decision:
     """One test decides about all pairs: its own verdicts."""
     decided = []
     for pair, overlap in zip(pairs, overlaps, strict=True):
@@ -159,6 +180,7 @@ class _PairJudge:
     seed: int
     method: str
     orders: dict[str, OrderingPair]
+    direction: str
 
     def decide(
         self, comparison: Comparison, overlap: ScoreOverlap, parity: PairTest, number: int
@@ -171,7 +193,7 @@ class _PairJudge:
         groups, slack = (parity.group_a, parity.group_b), self.tolerance or 0.0
         curves = self._own(comparison)
         if overlap.decides_by == ORDERING:
-            order = self.orders.get(parity.name) or order_pair(groups, curves, self.alpha, slack, rng)
+            order = self.orders.get(parity.name) or order_pair(groups, curves, self.alpha, slack, rng, self.direction)
             return replace(pair, p_value=order.p_value), parity, order
         order, outside = self._order_beyond(groups, curves, overlap, rng)
         if outside is None or not order.judged:
@@ -189,7 +211,7 @@ class _PairJudge:
 
     def _own(self, comparison: Comparison) -> tuple[OwnCurve | None, OwnCurve | None]:
         first, second = own_curves(comparison.sides, Smoothing(bandwidth="band"))
-        return first, second
+        return (first, second) if self.direction == RISING else (turn(first), turn(second))
 
     def _order_beyond(
         self, groups: tuple[Any, Any], curves: tuple[OwnCurve | None, OwnCurve | None], overlap: ScoreOverlap, rng: Any
@@ -200,12 +222,13 @@ class _PairJudge:
             return OrderingPair(*groups), None
         pairs = point_pairs(first, second)
         points = np.concatenate([first.points, second.points])
-        beyond = (points[pairs.low] < overlap.low) & (points[pairs.high] > overlap.high)
+        low, high = sorted(SIGN[self.direction] * end for end in (overlap.low, overlap.high))
+        beyond = (points[pairs.low] < low) & (points[pairs.high] > high)
         told = np.zeros(0, dtype=bool) if not beyond.any() else tame_law(pairs.at(beyond).law, pairs.at(beyond).varies)
         if not told.any():
             return OrderingPair(*groups), None
         outside = pairs.at(beyond)
-        return order_pair(groups, curves, self.alpha, self.tolerance or 0.0, rng, only=beyond), outside.at(told)
+        return order_pair(groups, curves, self.alpha, self.tolerance or 0.0, rng, self.direction, only=beyond), outside.at(told)
 
 
 def _judge(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from evenscore.errors import OptionError, require_gap, require_option
 from evenscore.estimation.verdict import DISPARITY, PARITY
+from evenscore.tables import figures
 
 GATES = ("difference", "equivalence")
 PASSED, FAILED, UNSHOWN = "passed", "failed", "unshown"
@@ -23,6 +24,12 @@ class Gate:
         "difference": that no disparity is shown; "equivalence": that parity is shown within the tolerance.
     require_power
         The smallest gap that matters; a test that would have missed it with more than 20 % does not pass.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> es.Gate("equivalence", require_power=0.05)
+    Gate(rule='equivalence', require_power=0.05)
     """
 
     rule: str = "difference"
@@ -62,15 +69,17 @@ def judge(gate: Gate, verdict: str, detectable: float, tolerance: float | None) 
     if gate.rule == "equivalence" and verdict != PARITY:
         return GateResult(UNSHOWN, gate.rule, f"the gate asks for parity within {tolerance:g}, which is not shown")
     if gate.require_power is not None and not detectable <= gate.require_power:
-        seen = (
-            "some groups cannot be judged, so there no gap would be"
-            if math.isnan(detectable)
-            else f"only gaps of {detectable:.3g} or more would be"
-        )
+        seen = f"only gaps of {figures(detectable)} or more would be"
+        if math.isnan(detectable):
+            seen = "some groups cannot be judged, so there no gap would be"
+        elif math.isinf(detectable):
+            seen = "between some groups no gap, however large, would be"
         return GateResult(
             UNSHOWN, gate.rule, f"the gate asks that a gap of {gate.require_power:g} be found with probability 0.8; {seen} found"
         )
     shown = f"parity is shown within {tolerance:g}" if verdict == PARITY else "no disparity is shown, which is not proof of parity"
     if verdict != PARITY and math.isnan(detectable):
-        shown = "no disparity is shown, but not every pair of groups could be judged: this is no evidence of parity"
+        shown = (
+            "no disparity is shown, but not every pair of groups could be compared at the same score: this is no evidence of parity"
+        )
     return GateResult(PASSED, gate.rule, shown)

@@ -11,7 +11,7 @@ import numpy as np
 from evenscore.auditing.deciding import DecidedPair, Decision
 from evenscore.errors import OptionError, listing, shortened
 from evenscore.marginal.marginal_result import GroupMarginal, MarginalTest, OtherSide
-from evenscore.tables import label_text
+from evenscore.naming import is_called, label_text, plain_label
 from evenscore.tallies.reshaping import keep_groups
 from evenscore.tallies.tally_state import GroupTally, Tally
 
@@ -73,7 +73,7 @@ class Selection:
             meant = [own for own in self.unjudged if type(own.group) is type(reference) and own.group == reference]
             return f"the reference {label_text(reference)} is {meant[0].words}" if meant else ""  # no group: the tests say so
         if self.unjudged and len(self.tally.groups) < 2:
-            return f"fewer than two groups are judged; that takes at least {self.min_users} {unit}"
+            return f"fewer than two groups are judged; a group takes at least {self.min_users} {unit}"
         return ""
 
     @property
@@ -84,7 +84,7 @@ class Selection:
     @property
     def justifications(self) -> dict[str, str]:
         """The caller's words, by the group's text."""
-        return {label_text(group.group): group.justification for group in self.unjudged if group.justification}
+        return {plain_label(group.group): group.justification for group in self.unjudged if group.justification}
 
     @property
     def sentence(self) -> str:
@@ -98,7 +98,7 @@ class Selection:
             reasons.append(f"{len(few)} {'has' if len(few) == 1 else 'have'} fewer than {self.min_users} {unit}")
         if chosen:
             reasons.append(f"{len(chosen)} {'is' if len(chosen) == 1 else 'are'} left out with a justification")
-        return f"{len(self.tally.groups)} of {len(self.whole.groups)} groups judged; {', '.join(reasons)}"
+        return f"{len(self.tally.groups)} of {len(self.whole.groups)} groups compared; {', '.join(reasons)}"
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON-ready values: for all groups together."""
@@ -128,7 +128,7 @@ def _row(row: dict[str, Any], unjudged: str | None) -> dict[str, Any]:
 def find_justification(group: Any, left_out: Mapping[Any, str]) -> str | None:
     """The words for a group, which may be named by its label or by the label's text."""
     for name, words in left_out.items():
-        if (type(name) is type(group) and name == group) or (isinstance(name, str) and name == label_text(group)):
+        if (type(name) is type(group) and name == group) or (isinstance(name, str) and is_called(group, name)):
             return words
     return None
 
@@ -156,7 +156,8 @@ def withhold(found: Mapping[str, Any], selection: Selection, reason: str) -> dic
     """What tests of all groups found, without a judgement on any pair, and curves of the judged groups only."""
     curves = found["curves"]
     kept = replace(curves, curves=tuple(curve for curve in curves.curves if selection.judges(curve.group)))
-    return {name: kept if name == "curves" else _unjudged(test, reason) for name, test in found.items()}
+    tests = {name: _unjudged(test, reason) for name, test in found.items() if name not in ("curves", "rows_as_people", "keys")}
+    return tests | {"curves": kept}
 
 
 def _unjudged(test: Any, reason: str) -> Any:

@@ -9,11 +9,11 @@ from typing import Any
 from evenscore.calibration import calibrate
 from evenscore.calibration.calibrated_tally import calibrated_tally
 from evenscore.calibration.calibrator import Calibrator
-from evenscore.calibration.repair_state import UNTESTED, VERIFIED
+from evenscore.calibration.repair_state import SHOWN, UNJUDGED, UNTESTED, VERIFIED
 from evenscore.calibration.verification import Verification, verify
 from evenscore.errors import EvenscoreError, listing
 from evenscore.estimation.fitted_curves import Curves, curves
-from evenscore.tables import label_text
+from evenscore.tables import label_text, number_text
 from evenscore.tallies.tally_state import Tally
 
 FITTED, TESTED = "1/2", "2/2"  # the users that the repair is fitted and tested on
@@ -52,7 +52,9 @@ class Repair:
         if found is None:
             return ""
         if found.worse:
-            errors = listing(f"{label_text(own.group)} from {own.mse[0]:.4f} to {own.mse[1]:.4f}" for own in found.worse)
+            errors = listing(
+                f"{label_text(own.group)} from {number_text(own.mse[0])} to {number_text(own.mse[1])}" for own in found.worse
+            )
             return (
                 f"the squared error rises for {errors}, by more than chance explains. Collect more users there, or leave those "
                 "scores as they are"
@@ -78,7 +80,9 @@ class Repair:
     @property
     def sentence(self) -> str:
         """The same, and whether it is suggested."""
-        return f"{'suggested repair' if self.suggested else 'no repair is suggested'}: {self.words}"
+        called = {SHOWN: "a repair that does not remove the disparity", UNJUDGED: "a repair to try, not shown to work"}
+        suggested = called.get(self.state, "suggested repair")
+        return f"{suggested if self.suggested else 'no repair is suggested'}: {self.words}"
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON-ready values, with the whole calibrator."""

@@ -13,7 +13,7 @@ from evenscore.auditing.provenance import Source, file_sources
 from evenscore.data.spec import TallySpec
 from evenscore.engines.data_or_tally import UNSAID, given_tally, is_saved_tally, require_columns
 from evenscore.errors import DataError, OptionError, shortened
-from evenscore.tables import label_text
+from evenscore.naming import plain_label
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Say
@@ -46,7 +46,7 @@ def requested_subjects(
     if group is not None and attributes is not None:
         raise OptionError("give group= (one attribute, or an intersection) or attributes= (several), not both")
     wanted = [group] if attributes is None else _listed(attributes)
-    require_columns(columns | {"score": score, "group": wanted[0]}, "name the columns, or give a tally")
+    require_columns(columns | {"score": score, "group": wanted[0]}, "name the columns, or give a tally", data)
     scores = score if isinstance(score, list | tuple) and all(isinstance(name, str) for name in score) else [score]
     pairs = itertools.product(scores, wanted)
     return [Request(data, TallySpec(score=name, group=attribute, **columns, **settings)) for name, attribute in pairs]
@@ -86,5 +86,5 @@ def plain_option(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain_option(item) for item in value]
     if isinstance(value, dict):
-        return {label_text(name): plain_option(item) for name, item in value.items()}
+        return {plain_label(name): plain_option(item) for name, item in value.items()}
     return repr(value) if isinstance(value, Gate | Lattice) else f"({type(value).__name__})"

@@ -118,6 +118,17 @@ class Calibrator(Table):
     maps: by group, in the order of the groups. method: how it was asked for. reference: the group whose scale is kept, or None
     when scores become expected outcomes. fingerprint: of the tally it was fitted on. split: the share of users it was fitted on.
     sketch: the fitted users, if asked for.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> people = es.simulate(300, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    >>> tally = es.tally(people, score="score", outcome="outcome", group="group", user="user")
+    >>> calibrator = es.calibrate(tally, method="platt")
+    >>> calibrator.transform([0.5, 0.5], ["a", "b"]).round(2)
+    array([0.49, 0.33])
+    >>> calibrator.to_sql(score="score", group="group").splitlines()[0]
+    'CASE'
     """
 
     maps: tuple[GroupMap, ...]

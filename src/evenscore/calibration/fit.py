@@ -9,7 +9,8 @@ import numpy as np
 
 from evenscore.calibration.maps import GroupMap, covariance_factor
 from evenscore.estimation.inference import small_sample
-from evenscore.estimation.spreads import RateLaw, side_law, user_correlation
+from evenscore.estimation.one_side import side_law, user_correlation
+from evenscore.estimation.spreads import RateLaw
 from evenscore.tallies.view import GroupView, no_pairs
 from evenscore.types import Floats, Ints
 

@@ -43,6 +43,18 @@ def apply_calibrator(
     -------
     Same kind of frame as ``data``
         Nothing is computed before the engine is asked to.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> import duckdb
+    >>> people = es.simulate(300, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    >>> tally = es.tally(people, score="score", outcome="outcome", group="group", user="user")
+    >>> calibrator = es.calibrate(tally, method="platt")
+    >>> rows = duckdb.sql("SELECT 0.5 AS score, unnest(['a', 'b']) AS group_")
+    >>> mapped = es.apply_calibrator(rows, calibrator, score="score", group="group_")
+    >>> [(group, round(value, 2)) for _, group, value in mapped.fetchall()]
+    [('a', 0.49), ('b', 0.33)]
     """
     require_option("on_unknown", on_unknown, ON_UNKNOWN)
     require_text("name", name)

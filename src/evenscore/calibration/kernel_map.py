@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenscore.calibration.fit import Fit, average_cells, bound, refit
-from evenscore.estimation.bandwidth import fold_fits, fold_risks, risk_candidates, rule_of_thumb, spread
+from evenscore.estimation.bandwidth import fold_fits, fold_risks, least_risk, risk_candidates, rule_of_thumb, spread
 from evenscore.estimation.inference import small_sample
 from evenscore.estimation.kernels import FEW_CELLS, Smoother
 from evenscore.estimation.smoothing import Smoothing, unsmoothed
@@ -58,12 +58,12 @@ class KernelMap:
         smoothing = self.smoothing
         if not isinstance(smoothing.bandwidth, str):
             return self
-        deviation = spread([view.sums])
+        deviation = spread([view])
         if smoothing.bandwidth == "risk":
             if deviation > 0 and view.folds.W.any():
                 candidates = risk_candidates(view)
                 risks = fold_risks(view, candidates, smoothing)
-                return KernelMap(smoothing.at(float(candidates[int(np.argmin(risks))])))
+                return KernelMap(smoothing.at(least_risk(view, candidates, risks)))
             smoothing = smoothing.at("test")
         width = rule_of_thumb(smoothing, deviation=deviation, users=view.n_users)
         return KernelMap(smoothing.at(width or FEW_CELLS * view.lattice.cell_width or 1.0))

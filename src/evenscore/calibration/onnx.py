@@ -10,8 +10,8 @@ import numpy as np
 from evenscore.calibration.export import ON_UNKNOWN, is_int64, refuse_equal_texts, require_utf8
 from evenscore.calibration.maps import LARGEST, Segment
 from evenscore.errors import EvenscoreError, require_option
+from evenscore.naming import plain_label
 from evenscore.saving import write_whole
-from evenscore.tables import label_text
 from evenscore.types import Array
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def onnx_model(calibrator: Calibrator, on_unknown: str = "null") -> Any:
 def _texts(calibrator: Calibrator) -> list[str]:
     require_utf8(calibrator.groups)
     refuse_equal_texts(calibrator.groups)
-    return [label_text(group) for group in calibrator.groups]
+    return [plain_label(group) for group in calibrator.groups]
 
 
 def _tables(calibrator: Calibrator, on_unknown: str) -> dict[str, Array]:

@@ -8,14 +8,13 @@ import numpy as np
 
 from evenscore.calibration.fit import Fit
 from evenscore.errors import OptionError
+from evenscore.estimation.logistic import expit, fit_logistic
 from evenscore.tallies.axis import backward, forward
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
 NEAREST = 1e-6  # a logit is taken of nothing nearer to 0 or 1
 PRIOR = 1 / 5**2  # a user's worth of doubt that b0 is far from 0 and b1 from 1; keeps separated data finite
-STEPS = 50
-HALVINGS = 100  # a step that helps nowhere within rounding is none
 KNOTS = 97
 
 
@@ -41,11 +40,11 @@ class Platt:
         """The curve tabulated at knots dense enough that straight lines between them do not show."""
         self.check(view)
         at_cells = _design(view.score)
-        coefficients, information = _newton(at_cells, view.sums.W, view.sums.Y, _unit(view))
-        fitted = _expit(at_cells @ coefficients)
+        coefficients, information = _coefficients(at_cells, view, _unit(view))
+        fitted = expit(at_cells @ coefficients)
         score = _knots(*view.seen)
         at_knots = _design(score)
-        value = _expit(at_knots @ coefficients)
+        value = expit(at_knots @ coefficients)
         slopes = np.linalg.solve(information, at_cells.T)
         factor = view.n_users / max(view.n_users - 2, 1)
         matrix = factor * (value * (1 - value))[:, None] * (at_knots @ slopes)
@@ -57,11 +56,7 @@ class Platt:
         self.check(view)
         at_cells = _design(view.score)
         unit, lefts = _unit(view), view.without_folds()
-        return np.array([_expit(at_cells @ _newton(at_cells, left.sums.W, left.sums.Y, unit)[0]) for left in lefts])
-
-
-def _expit(x: Floats) -> Floats:
-    return backward(x, "logit")
+        return np.array([expit(at_cells @ _coefficients(at_cells, left, unit)[0]) for left in lefts])
 
 
 def _design(score: Floats) -> Floats:
@@ -75,34 +70,11 @@ def _unit(view: GroupView) -> float:
     return view.total / (view.n_users if view.weighting == "user" else view.n_rows) if weighted else 1.0
 
 
-def _newton(design: Floats, weight: Floats, outcome: Floats, unit: float) -> tuple[Floats, Floats]:
-    """Coefficients that maximise sum y log p + (w - y) log(1 - p), and the information there; a step too far is halved."""
-    centre = np.array([0.0, 1.0])
-    prior = max(
-        PRIOR * unit, 1e-12 * float(weight.sum())
-    )  # one score of a large weight would drown it, and nothing could be solved
-    coefficients, best = centre, _likelihood(design, weight, outcome, centre, centre, prior)
-    for _ in range(STEPS):
-        p = _expit(design @ coefficients)
-        gradient = design.T @ (outcome - weight * p) - prior * (coefficients - centre)
-        information = design.T @ (design * (weight * p * (1 - p))[:, None]) + prior * np.eye(2)
-        step = np.linalg.solve(information, gradient)
-        for _ in range(HALVINGS):
-            value = _likelihood(design, weight, outcome, coefficients + step, centre, prior)
-            if value >= best or np.abs(step).max() < 1e-12:
-                break
-            step = step / 2
-        else:
-            break
-        coefficients, best = coefficients + step, max(value, best)
-        if np.abs(step).max() < 1e-10:
-            break
-    return coefficients, information
-
-
-def _likelihood(design: Floats, weight: Floats, outcome: Floats, coefficients: Floats, centre: Floats, prior: float) -> float:
-    x = design @ coefficients
-    return float(outcome @ x - weight @ np.logaddexp(0, x) - prior / 2 * ((coefficients - centre) ** 2).sum())
+def _coefficients(design: Floats, view: GroupView, unit: float) -> tuple[Floats, Floats]:
+    """b0 and b1, and the information there."""
+    # One score of a large weight would drown the prior, and nothing could be solved.
+    prior = max(PRIOR * unit, 1e-12 * view.total)
+    return fit_logistic(design, view.sums.W, view.sums.Y, centre=np.array([0.0, 1.0]), prior=np.full(2, prior))
 
 
 def _knots(low: float, high: float) -> Floats:

@@ -7,6 +7,7 @@ import numpy as np
 from evenscore.estimation.verdict import DISPARITY, PARITY, largest
 from evenscore.ordering import OrderingTest
 from evenscore.parity.parity_result import PairTest, ParityTest
+from evenscore.tables import amount_text
 
 VERIFIED, NOT_SHOWN, SHOWN, UNJUDGED = "verified", "no longer shown", "still shown", "could not be judged"
 UNTESTED = "untested"
@@ -57,10 +58,12 @@ def describe_change(before: ParityTest, after: ParityTest) -> tuple[str, str]:
     """How the typical gap moves, among pairs that could be judged both times: "falls", "rises", "stays" or "", and a sentence."""
     both = [(rms_gap(old), rms_gap(new)) for old, new in zip(before.pairs, after.pairs, strict=True) if old.judged and new.judged]
     both = [sizes for sizes in both if np.isfinite(sizes).all()]
-    if not both:
+    lost = any(old.verdict == DISPARITY and not new.judged for old, new in zip(before.pairs, after.pairs, strict=True))
+    if lost or not both:  # of a pair that showed a gap nothing would be told
         return "", "the remaining gap cannot be given"
-    old, new = (f"{max(sizes):.3f}" for sizes in zip(*both, strict=True))
+    sizes = [max(own) for own in zip(*both, strict=True)]
+    old, new = map(amount_text, sizes)
     if old == new:
         return "stays", f"the typical gap stays at {old}"
-    moves = "falls" if float(new) < float(old) else "rises"
+    moves = "falls" if sizes[1] < sizes[0] else "rises"
     return moves, f"the typical gap {moves} from {old} to {new}"

@@ -16,7 +16,7 @@ from evenscore.calibration.maps import GroupMap
 from evenscore.codec import MATRIX, Codec, dict_codec, optional, record_codec, tuple_of
 from evenscore.data.groups import MAX_GROUPS
 from evenscore.data.observations import Columns
-from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.lattice_settings import lattice_from_settings, lattice_settings
 
 ORDER = "method weighting monotone binary columns lattice fingerprint reference split sketch reasons frame_kind maps pooled"
 
@@ -57,8 +57,8 @@ FILE = CalibratorFile(
         columns=optional(dict_codec(Columns)),
         lattice=Codec(
             _Lattice,
-            lambda lattice: _Lattice(lattice.to_dict(), lattice.edges.tolist()),
-            lambda stored: Lattice.from_parts(np.array(stored.edges, dtype=np.float64), stored.settings),
+            lambda lattice: _Lattice(lattice_settings(lattice), lattice.edges.tolist()),
+            lambda stored: lattice_from_settings(np.array(stored.edges, dtype=np.float64), stored.settings),
         ),
         maps=tuple_of(_MAP),
         pooled=_MAP,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from evenscore.estimation.verdict import PARITY, largest
 from evenscore.ordering import OrderingTest, ordering_test
 from evenscore.parity import parity_test
 from evenscore.parity.parity_result import ParityTest
-from evenscore.tables import Table, json_ready, label_text, number_text, p_text, text_table
+from evenscore.tables import Table, amount_text, json_ready, label_text, number_text, p_text
 from evenscore.tallies.tally_state import Tally
 from evenscore.threads import in_one_thread
 
@@ -36,6 +37,16 @@ class Verification(Table):
     calibrator has not seen these users. means: mean outcome and mean calibrated score, per user and per row, by group, all groups
     together last; empty when every user has one row, or scores keep the scale of a reference. other_scales: scales on which what is
     left would lie within the tolerance, when it does not on the one that was tested.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> people = es.simulate(300, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    >>> columns = dict(score="score", outcome="outcome", group="group", user="user")
+    >>> calibrator = es.calibrate(es.tally(people, **columns, split="1/2"), method="platt")
+    >>> verification = es.verify(calibrator, people)
+    >>> verification.state
+    'no longer shown'
     """
 
     before: ParityTest
@@ -91,7 +102,7 @@ class Verification(Table):
     def _found(self) -> str:
         state, reason = self._judged
         moved = describe_change(self.before, self.after)[1]
-        tolerance, largest_left = self.after.tolerance, f"largest gap {abs(self.after.max_gap):.3f}"
+        tolerance, largest_left = self.after.tolerance, f"largest gap {amount_text(abs(self.after.max_gap))}"
         if state == VERIFIED:
             return f"{moved}; verified: the band of what is left lies within {tolerance:g} ({largest_left})"
         if state == UNJUDGED:
@@ -99,11 +110,12 @@ class Verification(Table):
         if state != NOT_SHOWN:
             return f"{moved}, and a disparity is still shown: {reason}"
         p = p_text(self.p_value)
-        seen = f"p = {p}, {largest_left}, smallest that would be seen {self.after.minimum_detectable_gap:.3f}"
+        least = self.after.minimum_detectable_gap
+        seen = f"p = {p}, {largest_left}, smallest that would be seen {amount_text(least) if least < math.inf else 'none'}"
         proof = (
             "it cannot be verified without a tolerance"
             if tolerance is None
-            else f"not verified: the band of what is left reaches {self.gap_limit:.3f}, beyond {tolerance:g}"
+            else f"not verified: the band of what is left reaches {amount_text(self.gap_limit)}, beyond {tolerance:g}"
         )
         unjudged = sum(not pair.judged for pair in self.after.pairs)
         rest = f"; {unjudged} of {len(self.after.pairs)} pairs could not be judged" if unjudged else ""
@@ -123,9 +135,11 @@ class Verification(Table):
             return ""
         row = off[-1]  # everybody, if they are off
         whose = "" if row["group"] is None else f" of {label_text(row['group'])}"
+        names = ("outcome_per_row", "calibrated_per_row", "outcome_per_user", "calibrated_per_user")
+        by_row, calibrated, by_user, calibrated_by_user = (amount_text(row[name]) for name in names)
         return (
-            f"fitted per user: over rows{whose} the mean outcome is {row['outcome_per_row']:.3f} and the mean calibrated score "
-            f"{row['calibrated_per_row']:.3f} (per user {row['outcome_per_user']:.3f} and {row['calibrated_per_user']:.3f}); "
+            f"fitted per user: over rows{whose} the mean outcome is {by_row} and the mean calibrated score {calibrated} "
+            f"(per user {by_user} and {calibrated_by_user}); "
             "weighting='row' fits means over rows"
         )
 
@@ -197,10 +211,8 @@ class Verification(Table):
             | {name: getattr(self, name).to_dict() for name in tests}
         )
 
-    def __repr__(self) -> str:
-        accuracy = super(Verification, self).__repr__()
-        title, rest = accuracy.split("\n", 1)
-        return "\n".join([title, "", text_table(self.gaps()), rest])
+    def _tables(self) -> list[list[dict[str, Any]]]:
+        return [self.gaps(), self._shown_rows()]
 
     def _title(self) -> str:
         return (

@@ -9,13 +9,12 @@ import click
 
 from evenscore.commands.common import choice, output_options, show, stop_if_interrupted, write_json
 from evenscore.commands.objectives_command import blend_weights
-from evenscore.commands.outputs import check_outputs, overwrite_option, tell
+from evenscore.commands.outputs import check_outputs, overwrite_option, tell, tell_written
+from evenscore.commands.steps import Steps
 
 if TYPE_CHECKING:
     from evenscore.calibration.calibrator import Counted
     from evenscore.multiobjective.calibrator import JointApplied
-
-BAR = 30
 
 
 @click.command(short_help="Add calibrated scores to files of any size.")
@@ -58,7 +57,7 @@ def apply(
     check_outputs({"--out": out, "--json": json_path}, [calibrator, *data], data="--out", overwrite=options["overwrite"])
     notes: list[str] = []
     chosen = {name: options[name] for name in ("name", "on_unknown", "nulls", "overwrite")} | {
-        "progress": None if quiet else lambda share: show(_bar(share), quiet),
+        "progress": None if quiet else Steps(quiet).share("writing"),
         "say": notes.append,
     }
     found = load_any(Path(calibrator))
@@ -92,11 +91,6 @@ def _apply_jointly(
     return apply_files_jointly(joint, data, out, scores=options["scores"], group=options["groups"], weights=weights, **chosen)
 
 
-def _bar(share: float) -> str:
-    """Progress for one line of a terminal."""
-    done = round(BAR * min(share, 1.0))
-    return f"writing [{'#' * done}{'.' * (BAR - done)}] {share:.0%}"
-
-
 def _print(written: Counted | JointApplied, notes: list[str], out: str) -> None:
-    tell("\n".join([str(written), *(f"  {note}" for note in notes), "", f"  written to {out}"]))
+    tell("\n".join([str(written), *(f"  {note}" for note in notes)]))
+    tell_written(out)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +10,18 @@ import click
 from evenscore.commands.common import (
     choice,
     column_options,
+    label_texts,
     output_options,
     require_columns,
     require_no_columns,
     show,
     stop_if_interrupted,
+    verbose_option,
 )
 from evenscore.commands.objectives_command import audit_pairs, blend_options, refuse_unheeded
-from evenscore.commands.outputs import check_outputs, tell, write_text
+from evenscore.commands.outputs import check_outputs, require_ending, use_colour, write_text
 from evenscore.commands.settings import merge_settings
+from evenscore.commands.steps import Steps
 
 if TYPE_CHECKING:
     from evenscore.auditing.audit_result import Audit
@@ -74,9 +75,10 @@ METHODS = ("auto", "sup", "multiscale", "l2", "cumulative", "combined", "bonferr
 @blend_options
 @click.option("--config", metavar="PATH", help="Settings; evenscore.toml is read when it is there.")
 @click.option("--no-config", is_flag=True, help="Read no settings, whatever is there.")
+@verbose_option
 @output_options
 @click.pass_context
-def audit(context: click.Context, /, data: tuple[str, ...], quiet: bool, **options: Any) -> int:
+def audit(context: click.Context, /, data: tuple[str, ...], quiet: bool, verbose: bool, **options: Any) -> int:
     """Test whether people with the same score have the same expected outcome in every group.
 
     \b
@@ -92,9 +94,10 @@ def audit(context: click.Context, /, data: tuple[str, ...], quiet: bool, **optio
     refuse_unheeded(context, options)
     outputs = {name: options.pop(name) for name in ("report", "json_path", "junit", "summary")}
     writes = {f"--{name.removesuffix('_path')}": path for name, path in outputs.items()}
+    require_ending("--report", outputs["report"], (".html", ".htm"), "an HTML page, which a browser prints to PDF")
     check_outputs(writes, [*data, settings, options["calibrator"]])
     if options["pairs"]:
-        return audit_pairs(context, data, options | {"score": options["scores"]}, outputs["json_path"], quiet)
+        return audit_pairs(context, data, options | {"score": options["scores"], "verbose": verbose}, outputs["json_path"], quiet)
     for name in ("pairs", "blend", "calibrator", "sweep"):
         options.pop(name)
     found = _audit(context, data, options, quiet)
@@ -105,12 +108,21 @@ def audit(context: click.Context, /, data: tuple[str, ...], quiet: bool, **optio
     for path, text in texts:
         write_text(path, text)
     if not quiet and outputs["json_path"] != "-":
-        from evenscore.report.text import audit_text
-
-        click.echo(audit_text(found, colour=_colour()))
-        if texts:
-            tell(f"\n  written to {', '.join(path for path, _ in texts)}")
+        click.echo(_text(found, [path for path, _ in texts], verbose))
     return found.check().code
+
+
+def _text(found: Audit, written: list[str], verbose: bool) -> str:
+    """What is printed, and at its end each file that was written."""
+    from evenscore.report.short_text import short_text
+    from evenscore.report.text import full_text
+    from evenscore.report.wrapping import terminal_width, wrap
+
+    width = terminal_width()
+    ending = f"Written: {', '.join(written)}" if written else "Next: --report audit.html writes the report, -v prints the rest."
+    if verbose:
+        return "\n".join([full_text(found, width, use_colour()), *(["", *wrap(ending, width, "")] if written else [])])
+    return short_text(found, width, use_colour(), "-v", ending)
 
 
 def _audit(context: click.Context, data: tuple[str, ...], options: dict[str, Any], quiet: bool) -> Audit:
@@ -123,7 +135,7 @@ def _audit(context: click.Context, data: tuple[str, ...], options: dict[str, Any
     independent = options.pop("independent")
     if all(is_tally_file(Path(path)) for path in data):
         require_no_columns(context, data, ("scores", "attributes"))
-        columns: dict[str, Any] = {"user": UNSAID, "outcome": None, "weight": None, "count": None}
+        columns: dict[str, Any] = {"user": UNSAID, "outcome": None, "weight": None, "count": None, "item": None}
     else:
         known = options | {"score": scores, "groups": groups or attributes, "user": user, "independent": independent}
         require_columns(context, data, known)
@@ -137,10 +149,13 @@ def _audit(context: click.Context, data: tuple[str, ...], options: dict[str, Any
         }
 
     options["left_out"] = _justifications(context, options["left_out"])
+    options["labels"] = label_texts(context, options["labels"])
+
+    steps = Steps(quiet)
 
     def say(words: str) -> None:
         stop_if_interrupted(context)
-        show(words, quiet)
+        steps.say(words)
 
     return run_audit(list(data), progress=say, **(options | columns))
 
@@ -184,7 +199,3 @@ def _text_in(path: Path) -> str:
         return read_whole(path).decode() if path.is_file() else ""
     except UnicodeDecodeError:
         raise FileError(f"{named(path)} is not text in UTF-8, so no summary can be added to it") from None
-
-
-def _colour() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -17,10 +17,11 @@ from evenscore.commands.common import (
     read_tally,
     show,
     stop_if_interrupted,
+    verbose_option,
     write_json,
 )
 from evenscore.commands.objectives_command import calibrate_pairs, pair_option
-from evenscore.commands.outputs import check_outputs, tell
+from evenscore.commands.outputs import check_outputs, tell, tell_written
 
 
 @click.command(short_help="Fit a map for each group that repairs its scores.")
@@ -41,9 +42,12 @@ from evenscore.commands.outputs import check_outputs, tell
 @click.option("--split", metavar="1/2", help="Fit on a share of the users only, and verify on the rest.")
 @click.option("--verify/--no-verify", default=None, help="Test parity before and after on the rest; by default with --split.")
 @click.option("--tolerance", type=float, metavar="GAP", help="A gap that does not matter, when verifying.")
+@verbose_option
 @output_options
 @click.pass_context
-def calibrate(context: click.Context, /, data: tuple[str, ...], json_path: str | None, quiet: bool, **options: Any) -> None:
+def calibrate(
+    context: click.Context, /, data: tuple[str, ...], json_path: str | None, quiet: bool, verbose: bool, **options: Any
+) -> None:
     """Fit a map for each group from its scores to the outcome that they stand for.
 
     \b
@@ -55,7 +59,7 @@ def calibrate(context: click.Context, /, data: tuple[str, ...], json_path: str |
     """
     check_outputs({"--out": options["out"], "--json": json_path}, data)
     if options["joint"] or options["pairs"]:
-        calibrate_pairs(context, data, options, json_path, quiet)
+        calibrate_pairs(context, data, options | {"verbose": verbose}, json_path, quiet)
         return
     notes: list[str] = []
     with note_warnings(notes):
@@ -81,8 +85,16 @@ def calibrate(context: click.Context, /, data: tuple[str, ...], json_path: str |
         document = {"data": list(data), "calibrator": options["out"], "maps": calibrator.summary(), "notes": notes}
         write_json(json_path, _ready(document | ({} if verification is None else {"verification": verification.to_dict()})))
     if not quiet and json_path != "-":
-        tell("\n\n".join(str(block) for block in (calibrator, verification) if block is not None))
-        tell("\n".join([*(f"  {note}" for note in notes), "", f"  written to {options['out']}"]))
+        from evenscore.report.wrapping import paragraphs, terminal_width
+
+        width = terminal_width()
+        results = [result for result in (calibrator, verification) if result is not None]
+        tell("\n\n".join(result.text(verbose=verbose) for result in results))
+        if notes:
+            tell(paragraphs(notes, width))
+        if not verbose:
+            tell("Maps, groups and tests: -v")
+        tell_written(options["out"], json_path)
 
 
 def _verify(context: click.Context, data: tuple[str, ...], options: dict[str, Any], calibrator: Any, quiet: bool) -> Any:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,14 +13,15 @@ import click
 
 from evenscore._version import __version__
 from evenscore.commands.outputs import write_text
-from evenscore.errors import hush, visible
+from evenscore.commands.steps import Steps
+from evenscore.commands.steps import show as show
+from evenscore.errors import hush
 
 if TYPE_CHECKING:
     from evenscore.data.spec import TallySpec
     from evenscore.tallies.tally_state import Tally
-    from evenscore.types import Progress
 
-OF_DATA = ("score", "outcome", "groups", "user", "independent", "weight", "count", "nulls", "scale", "cells", "split")
+OF_DATA = ("score", "outcome", "groups", "user", "item", "independent", "weight", "count", "nulls", "scale", "cells", "split")
 
 
 def choice(name: str, choices: list[str], words: str) -> Callable[[Any], Any]:
@@ -49,14 +48,25 @@ column_options = join_options(
     click.option("--outcome", metavar="COLUMN", help="What came true: 0/1, or any number."),
     click.option("--group", "groups", metavar="COLUMN", multiple=True, help="The group; give it twice for an intersection."),
     click.option("--user", metavar="COLUMN", help="Whose row it is; rows of one user are not independent."),
+    click.option("--item", metavar="COLUMN", help="What else rows share, such as the job shown; variances allow for both."),
     click.option("--independent", is_flag=True, help="Declare that every row is a different, independent person."),
     click.option("--weight", metavar="COLUMN", help="A survey weight."),
     click.option("--count", metavar="COLUMN", help="How many times the row stands for itself."),
     choice("--nulls", ["error", "drop", "unlabelled"], "What to do with missing values."),
+    click.option(
+        "--label",
+        "labels",
+        metavar="COLUMN=VALUE=TEXT",
+        multiple=True,
+        help="What to call a group in text and pictures, such as --label 'sex=1=men'; may be given several times.",
+    ),
     choice("--scale", ["auto", "score", "logit", "rank"], "The axis to smooth on; auto takes what suits the scores."),
     click.option("--cells", type=click.IntRange(1, 512), default=512, show_default=True, help="How finely the axis is cut."),
 )
 data_options = join_options(click.option("--score", metavar="COLUMN", help="The score."), column_options)
+
+# For commands that print what matters most, and have more to say.
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Print everything, not only what matters most.")
 
 # Where the result goes, and how much is said.
 output_options = join_options(
@@ -64,6 +74,32 @@ output_options = join_options(
     click.option("--quiet", is_flag=True, help="Print nothing but errors."),
     click.option("--debug", is_flag=True, expose_value=False, help="Show a traceback when something crashes."),
 )
+
+
+def label_texts(context: click.Context, given: Any) -> dict[str, dict[str, str]]:
+    """Words for groups by column and value: from the settings, or as COLUMN=VALUE=TEXT."""
+    if isinstance(given, dict):
+        return given
+    found: dict[str, dict[str, str]] = {}
+    for text in given:
+        column, value, words = (*text.split("=", 2), "", "")[:3]
+        if not (column and value and words.strip()):
+            raise click.UsageError(f"--label {text!r} must be COLUMN=VALUE=TEXT, such as --label sex=1=men", context)
+        found.setdefault(column, {})[value] = words
+    return found
+
+
+def name_groups(context: click.Context, tally: Tally, options: dict[str, Any]) -> Tally:
+    """Groups are called as --label has it, from here on."""
+    from evenscore.naming import read_labels, require_meant, use_texts
+
+    columns = tally.columns.group if tally.columns else ("group",)
+    labels = label_texts(context, options.get("labels", ()))
+    asked = set(options.get("groups", ())) - set(columns)  # of another attribute of the same command
+    texts = read_labels({column: words for column, words in labels.items() if column not in asked})
+    require_meant(texts, {columns: list(tally.groups)})
+    use_texts(texts)
+    return tally
 
 
 def read_tally(
@@ -79,18 +115,19 @@ def read_tally(
 
     if len(data) == 1 and is_tally_file(Path(data[0])):
         require_no_columns(context, data)
-        return load_tally(Path(data[0]))
+        return name_groups(context, load_tally(Path(data[0])), options)
     require_columns(context, data, options)
     from evenscore.engines.files import tally_files
 
     show("reading", quiet)
-    return tally_files(
+    read = tally_files(
         data,
         make_spec(options, cuts),
         memory_limit=options.get("memory_limit", "1GB"),
-        progress=None if quiet else progress_bar(quiet),
+        progress=None if quiet else Steps(quiet).count("counting", "rows"),
         say=notes.append,
     )
+    return name_groups(context, read, options)
 
 
 def require_no_columns(context: click.Context, data: tuple[str, ...], more: tuple[str, ...] = ()) -> None:
@@ -106,23 +143,10 @@ def make_spec(options: dict[str, Any], cuts: tuple[float, ...] = ()) -> TallySpe
     """What is asked of the data, from the options of a command; with edges at the cuts, unless there is an option for them."""
     from evenscore.data.spec import TallySpec
 
-    same = {name: options[name] for name in ("score", "outcome", "user", "weight", "count", "cells", "scale", "nulls")}
+    same = {name: options[name] for name in ("score", "outcome", "user", "item", "weight", "count", "cells", "scale", "nulls")}
     more = {name: options[name] for name in ("lattice", "cuts", "split") if name in options}
     groups = options["groups"]
     return TallySpec(**same, group=list(groups) if len(groups) > 1 else groups[0], **{"cuts": cuts, **more})
-
-
-def progress_bar(quiet: bool) -> Progress:
-    """Tells rows and the time left, on a terminal."""
-    started = time.monotonic()
-
-    def tell(done: int, total: int) -> None:
-        spent = time.monotonic() - started
-        left = f", {spent * (total - done) / done:.0f} s left" if done and spent > 1 else ""
-        filled = 20 * done // max(total, 1)
-        show(f"[{'#' * filled}{'.' * (20 - filled)}] {done:,} of {total:,} rows{left}", quiet)
-
-    return tell
 
 
 def require_columns(context: click.Context, data: tuple[str, ...], options: dict[str, Any]) -> None:
@@ -141,7 +165,8 @@ def require_columns(context: click.Context, data: tuple[str, ...], options: dict
             "missing: --user, the column that says whose row it is. Rows of one user are not independent, and a test that takes\n"
             "them so gives false alarms. If every row is a different person, say so with --independent."
         )
-    raise click.UsageError("\n".join([*lines, f"the columns of {' '.join(data)}:", *_column_lines(data)]), context)
+    guess = [f"evenscore init {data[0]} guesses them, and writes settings"] if len(data) == 1 else []
+    raise click.UsageError("\n".join([*lines, f"the columns of {' '.join(data)}:", *_column_lines(data), *guess]), context)
 
 
 def _column_lines(data: tuple[str, ...], limit: int = 60) -> list[str]:
@@ -157,14 +182,9 @@ def find_group(tally: Tally, option: str, text: str | None) -> Any:
     """The group that an option names: labels need not be text."""
     if text is None:
         return None
-    from evenscore.errors import OptionError, listing
-    from evenscore.tables import label_text
+    from evenscore.naming import find_label
 
-    found = [label for label in tally.groups if label_text(label) == text]
-    if len(found) != 1:
-        known = listing(map(label_text, tally.groups))
-        raise OptionError(f"{option} {text}: {'several groups are' if found else 'no group is'} called so; there are: {known}")
-    return found[0]
+    return find_label(tally.groups, f"{option} {text}", text)
 
 
 def write_json(path: str, document: dict[str, Any]) -> None:
@@ -172,12 +192,6 @@ def write_json(path: str, document: dict[str, Any]) -> None:
     from evenscore.tables import json_text
 
     write_text(path, json_text({"evenscore": __version__, **document}))
-
-
-def show(message: str, quiet: bool) -> None:
-    """One line of progress on a terminal; an empty message removes it."""
-    if not quiet and sys.stderr.isatty():
-        click.echo("\r\x1b[K" + visible(message), err=True, nl=False)
 
 
 def stop_if_interrupted(context: click.Context) -> None:
@@ -201,7 +215,7 @@ def note_warnings(notes: list[str]) -> Iterator[None]:
 def use_option_names(message: str) -> str:
     """Advice such as nulls='drop' in the words of the command line."""
     message = re.sub(
-        r"(?<![\w'\"])(nulls|scale|cells|alpha|tolerance|weighting|method|gate|reference|decide|threshold|positive|placebo|workers)='?([\w.+-]+)'?",
+        r"(?<![\w'\"])(nulls|scale|cells|alpha|tolerance|weighting|method|gate|reference|decide|threshold|positive|placebo|workers|labels)='?([\w.+-]+)'?",
         r"--\1 \2",
         message,
     )

@@ -5,16 +5,17 @@ from __future__ import annotations
 import click
 
 from evenscore.commands import DISPARITY
-from evenscore.commands.common import choice, output_options, write_json
-from evenscore.commands.outputs import check_outputs, tell
+from evenscore.commands.common import choice, output_options, verbose_option, write_json
+from evenscore.commands.outputs import check_outputs, tell, tell_written
 
 
 @click.command(short_help="Compare two audits: before and after, or release to release.")
 @click.argument("before", metavar="BEFORE.json")
 @click.argument("after", metavar="AFTER.json")
 @choice("--fail-on", ["new", "any", "never"], "End with 1 on a new disparity, on any in the second audit, or never.")
+@verbose_option
 @output_options
-def compare(before: str, after: str, fail_on: str, json_path: str | None, quiet: bool) -> int:
+def compare(before: str, after: str, fail_on: str, json_path: str | None, quiet: bool, verbose: bool) -> int:
     """Compare two audits that `evenscore audit --json` wrote.
 
     \b
@@ -29,6 +30,7 @@ def compare(before: str, after: str, fail_on: str, json_path: str | None, quiet:
     if json_path is not None:
         write_json(json_path, found.to_dict())
     if not quiet and json_path != "-":
-        tell(repr(found))
+        tell(found.text(verbose=verbose))
+        tell_written(json_path)
     failed = {"new": bool(found.new_disparities), "any": found.verdict_after == "disparity", "never": False}[fail_on]
     return DISPARITY if failed else 0

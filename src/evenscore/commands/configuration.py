@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from evenscore.saving import named, read_whole
 NAME = "evenscore.toml"
 
 TEXT, NUMBER, WHOLE, FLAG, TEXTS, NESTED = "text", "a number", "a whole number", "true or false", "text or a list of text", "a list"
+WORDS = 'a table of columns, each a table of values with text, such as { sex = { 1 = "men" } }'
 REASONS = "a table of groups, each with the reason in text"
 
 OUTPUTS = ("report", "json", "junit", "summary")
@@ -22,7 +24,7 @@ OUTPUTS = ("report", "json", "junit", "summary")
 KEYS: dict[str, dict[str, str]] = {
     "data": {
         **dict.fromkeys(("path", "score", "group"), TEXTS),
-        **dict.fromkeys(("outcome", "user", "weight", "count", "nulls", "scale"), TEXT),
+        **dict.fromkeys(("outcome", "user", "item", "weight", "count", "nulls", "scale"), TEXT),
         "attributes": NESTED,
         "independent": FLAG,
         "cells": WHOLE,
@@ -36,7 +38,7 @@ KEYS: dict[str, dict[str, str]] = {
         "left_out": REASONS,
     },
     "gate": {"rule": TEXT, "require_power": NUMBER},
-    "output": dict.fromkeys(("title", *OUTPUTS), TEXT),
+    "output": {**dict.fromkeys(("title", *OUTPUTS), TEXT), "labels": WORDS},
 }
 
 COMMENTS = 29  # where they begin, if what stands before is not longer
@@ -50,9 +52,9 @@ TEMPLATE = """\
 {group} # the group; a list is an intersection
 # attributes = ["gender", ["gender", "age_band"]]   # instead of group: audit several, lists inside are intersections
 {user} # whose row it is: rows of one user are not independent
-# independent = true          # instead of user: every row is a different person
-# weight = "weight"           # a survey weight
-# nulls = "drop"              # leave out rows with missing values, and say how many; default: an error
+{independent} # instead of user: every row is a different person
+{item}{weight} # a survey weight
+{nulls} # leave out rows with missing values, and say how many; default: an error
 
 [test]
 {tolerance} # a gap in outcomes that does not matter; parity can be shown only with one
@@ -74,6 +76,7 @@ rule = "difference"           # fail on a disparity; "equivalence" passes only w
 report = "audit.html"
 json = "audit.json"
 # junit = "audit.xml"
+# labels = {{ sex = {{ 1 = "men", 2 = "women" }} }}   # what groups are called in text and pictures
 """
 
 
@@ -114,6 +117,8 @@ def _require_kind(path: Path, name: str, value: Any, kind: str) -> None:
         FLAG: isinstance(value, bool),
         TEXTS: isinstance(value, str) or _all_text(value),
         REASONS: isinstance(value, dict) and all(isinstance(reason, str) for reason in value.values()),
+        WORDS: isinstance(value, dict)
+        and all(isinstance(words, dict) and all(isinstance(text, str) for text in words.values()) for words in value.values()),
         NESTED: isinstance(value, list) and bool(value) and all(isinstance(item, str) or _all_text(item) for item in value),
     }
     if not fits[kind]:
@@ -151,16 +156,41 @@ def _relative(settings: dict[str, dict[str, Any]], folder: Path) -> dict[str, di
     }
 
 
-def template(*, tolerance: float, **columns: str | None) -> str:
-    """A commented file to start from; columns that are not known yet stand as comments."""
+EXAMPLES = {
+    "path": "predictions.parquet",
+    "score": "score",
+    "outcome": "outcome",
+    "group": "group",
+    "user": "user_id",
+    "independent": True,
+    "weight": "weight",
+    "nulls": "drop",
+    "tolerance": 0.02,
+}
+ITEM = " # what rows of several users have in common, such as a job or a post"
 
-    def line(name: str, example: str) -> str:
-        value = columns.get(name)
-        return (f"{name} = {quoted(value)}" if value is not None else f'# {name} = "{example}"').ljust(COMMENTS)
 
-    examples = {"path": "predictions.parquet", "score": "score", "outcome": "outcome", "group": "group", "user": "user_id"}
-    lines = {name: line(name, example) for name, example in examples.items()}
-    return TEMPLATE.format(tolerance=f"tolerance = {tolerance:g}".ljust(COMMENTS), **lines)
+def template(
+    *, item: str | None = None, item_named: bool = False, suggested: Mapping[str, str] | None = None, **values: Any
+) -> str:
+    """A commented file to start from; what is not known yet stands as a comment, with a suggestion or an example.
+
+    item: a column that may make rows dependent, too; unless it was named, it is left to whoever reads the file to say so.
+    """
+
+    def line(name: str, value: Any) -> str:
+        written = quoted(value) if isinstance(value, str) else "true" if value is True else f"{value:g}"
+        return f"{name} = {written}"
+
+    lines = {}
+    for name, example in EXAMPLES.items():
+        value = values.get(name)
+        shown = line(name, value) if value is not None else "# " + line(name, (suggested or {}).get(name, example))
+        lines[name] = shown.ljust(COMMENTS)
+    lines["item"] = ""
+    if item is not None:
+        lines["item"] = f"{'' if item_named else '# '}{line('item', item)}".ljust(COMMENTS) + ITEM + "\n"
+    return TEMPLATE.format(**lines)
 
 
 def quoted(text: str) -> str:

@@ -17,9 +17,10 @@ from evenscore.commands.common import (
     read_tally,
     show,
     stop_if_interrupted,
+    verbose_option,
     write_json,
 )
-from evenscore.commands.outputs import check_outputs, tell, write_text
+from evenscore.commands.outputs import check_outputs, require_ending, tell, tell_written, write_text
 
 if TYPE_CHECKING:
     from evenscore.tallies.tally_state import Tally
@@ -53,6 +54,7 @@ MEDIAN = "median"
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="The level of tests and limits.")
 @click.option("--pack", type=click.Choice(PACKS), help="Write the tables of New York City's Local Law 144, or a model card.")
 @click.option("--report", metavar="PATH", help="Where the pack goes, in Markdown; by default to stdout.")
+@verbose_option
 @output_options
 @click.pass_context
 def decisions(
@@ -63,6 +65,7 @@ def decisions(
     report: str | None,
     pack: str | None,
     quiet: bool,
+    verbose: bool,
     **options: Any,
 ) -> int:
     """Selection rates, error rates and impact ratios by group, with limits that respect users.
@@ -77,6 +80,7 @@ def decisions(
     """
     if report is not None and pack is None:
         raise click.UsageError("--report is where a pack goes; name one with --pack", context)
+    require_ending("--report", report, (".md", ".markdown", ".txt"), "Markdown")
     check_outputs({"--report": report, "--json": json_path}, data)
     numbers = _read_thresholds(context, options["thresholds"])
     if pack == "ll144" and not options["outcome"]:
@@ -97,11 +101,13 @@ def decisions(
         body = {"decisions": first.to_dict()} if len(found) == 1 else {"decisions": results}
         write_json(json_path, {"data": list(data), **body, "notes": notes})
     if pack is not None:
-        _write_pack(pack, found, report, data, notes)
+        _write_pack(pack, found, report, data, notes, quiet)
     elif not quiet and json_path != "-":
         from evenscore.report.decision_text import decision_text
+        from evenscore.report.wrapping import terminal_width
 
-        tell(decision_text(first, options["metrics"], notes))
+        tell(decision_text(first, options["metrics"], notes, width=terminal_width(), verbose=verbose))
+        tell_written(json_path)
     shown = [row for _, result in found.values() for row in result.comparisons if row["metric"] in options["metrics"]]
     return DISPARITY if any(row["verdict"] == "disparity" for row in shown) else 0
 
@@ -150,7 +156,9 @@ def _decide(tally: Tally, numbers: dict[str, float | None], options: dict[str, A
     )
 
 
-def _write_pack(pack: str, found: dict[tuple[str, ...], Any], report: str | None, data: tuple[str, ...], notes: list[str]) -> None:
+def _write_pack(
+    pack: str, found: dict[tuple[str, ...], Any], report: str | None, data: tuple[str, ...], notes: list[str], quiet: bool
+) -> None:
     from evenscore.report.packs import ll144, model_card
 
     tally, result = next(iter(found.values()))
@@ -159,3 +167,5 @@ def _write_pack(pack: str, found: dict[tuple[str, ...], Any], report: str | None
         click.echo(text, nl=False)
     else:
         write_text(report, text)
+        if not quiet:
+            tell_written(report)

@@ -9,7 +9,8 @@ import click
 
 from evenscore.commands import DISPARITY
 from evenscore.commands.common import join_options, note_warnings, require_columns, show, stop_if_interrupted, write_json
-from evenscore.commands.outputs import tell
+from evenscore.commands.outputs import tell, tell_written
+from evenscore.commands.steps import Steps
 
 # The pairs of a score and its outcome.
 pair_option = click.option(
@@ -35,7 +36,7 @@ blend_options = join_options(
 OF_PAIRS = ("blend", "calibrator", "sweep")
 OF_ONE = (
     *("attributes", "threshold", "positive", "gate", "require_power", "decide", "weighting", "reference", "repair", "seed"),
-    *("same_scale", "min_users", "left_out", "placebo", "workers", "title", "report", "junit", "summary"),
+    *("same_scale", "min_users", "left_out", "labels", "placebo", "workers", "title", "report", "junit", "summary"),
 )
 
 
@@ -44,7 +45,7 @@ def refuse_unheeded(context: click.Context, options: dict[str, Any]) -> None:
     for name in OF_ONE if options["pairs"] else OF_PAIRS:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             words = "is not possible with --pair" if options["pairs"] else "needs --pair SCORE OUTCOME"
-            raise click.UsageError(f"--{name.replace('_', '-')} {words}", context)
+            raise click.UsageError(f"--{name.replace('_', '-').replace('labels', 'label')} {words}", context)
 
 
 def audit_pairs(context: click.Context, data: tuple[str, ...], options: dict[str, Any], json_path: str | None, quiet: bool) -> int:
@@ -64,9 +65,7 @@ def audit_pairs(context: click.Context, data: tuple[str, ...], options: dict[str
         stop_if_interrupted(context)
         swept = None
         if options["sweep"]:
-            swept = sweep_weights(
-                list(data), progress=lambda done, total: show(f"testing blend {done:,} of {total:,}", quiet), **chosen
-            )
+            swept = sweep_weights(list(data), progress=Steps(quiet).count("testing blends"), **chosen)
         stop_if_interrupted(context)
         show("", quiet)
     results = [result for result in (found, swept) if result is not None]
@@ -74,7 +73,8 @@ def audit_pairs(context: click.Context, data: tuple[str, ...], options: dict[str
         names = ("audit", "sweep")
         write_json(json_path, {"data": list(data), "notes": notes} | {n: r.to_dict() for n, r in zip(names, results, strict=False)})
     if not quiet and json_path != "-":
-        tell("\n\n".join([*map(str, results), *(f"  {note}" for note in notes)]))
+        tell_results(results, notes, options["verbose"])
+        tell_written(json_path)
     return DISPARITY if any(result.verdict == "disparity" for result in results) else 0
 
 
@@ -107,20 +107,36 @@ def calibrate_pairs(
 
         write_json(json_path, {"data": list(data), "calibrator": options["out"], "maps": json_ready(joint.rows()), "notes": notes})
     if not quiet and json_path != "-":
-        tell("\n".join([str(joint), *(f"  {note}" for note in notes), "", f"  written to {options['out']}"]))
+        tell_results([joint], notes, options["verbose"])
+        tell_written(options["out"], json_path)
+
+
+def tell_results(results: list[Any], notes: list[str], verbose: bool) -> None:
+    """Print results one below the other, and what was noted on the way."""
+    from evenscore.report.wrapping import paragraphs, terminal_width
+
+    tell("\n\n".join(result.text(verbose=verbose) for result in results))
+    if notes:
+        tell(paragraphs(notes, terminal_width()))
+    if not verbose:
+        tell("More: -v")
 
 
 def _refuse_single(context: click.Context) -> None:
     """Options that only the calibration of one score has."""
-    for name in ("monotone", "shrink", "reference", "verify", "tolerance"):
+    for name in ("monotone", "shrink", "reference", "verify", "tolerance", "labels"):
         if context.get_parameter_source(name) not in (None, click.core.ParameterSource.DEFAULT):
-            raise click.UsageError(f"--{name} is not possible with --joint; audit with --pair and --calibrator instead", context)
+            raise click.UsageError(
+                f"--{name.removesuffix('s')} is not possible with --joint; audit with --pair and --calibrator instead", context
+            )
 
 
 def _columns(context: click.Context, data: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
     """The column arguments; an outcome that is missing is not labelled, unless something else was asked for."""
     if options["score"] or options["outcome"]:
         raise click.UsageError("--pair and --score or --outcome contradict each other; name every score with its outcome", context)
+    if options.get("item"):
+        raise click.UsageError("--item is not possible with --pair yet; audit each score by itself", context)
     if options.get("count"):
         raise click.UsageError("--count is not possible with --pair; repeat the rows, or give a --weight", context)
     require_columns(context, data, options | {"score": True, "outcome": True})

@@ -96,6 +96,25 @@ def require_place(path: str) -> None:
         raise FileError(f"cannot write {named(path)}: {reason}")
 
 
+def require_ending(option: str, path: str | None, endings: tuple[str, ...], what: str) -> None:
+    """Refuse a name that promises another kind of file. what: what is written, and how to get something else."""
+    suffix = "" if path is None else Path(path).suffix.lower()
+    if suffix and suffix not in endings:
+        raise OptionError(f"{option} {named(str(path))}: let the name end in {endings[0]}; the report is {what}")
+
+
+def use_colour() -> bool:
+    """Whether stdout is a terminal with colours that nobody minds."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def tell_written(*paths: str | Path | None) -> None:
+    """Name each file that was written."""
+    for path in paths:
+        if path is not None and path != STDOUT:
+            tell(f"Written: {path}")
+
+
 def write_text(path: str, text: str) -> None:
     """Write text whole or not at all; - is stdout, which a terminal may be behind."""
     if path == STDOUT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,15 +72,24 @@ def simulate(
     document = {"kind": type(chosen).__name__, "seed": seed, "simulation": chosen.to_dict(), "truth": truth_document(chosen)}
     write_json(str(truth), document)
     if not quiet:
-        tell(f"{chosen!r}\n\n  {len(data['group']):,} rows, seed {seed}: {path}\n  the truth: {truth}{_advice(path, data)}")
+        written = f"  {len(data['group']):,} rows, seed {seed}: {path}\n  the truth: {truth}"
+        tell("\n".join([_wrapped(repr(chosen)), "", written, *_advice(path, data)]))
     return 0
 
 
 def _listing() -> str:
+    from evenscore.report.wrapping import terminal_width, wrap
     from evenscore.simulation.catalogue import CATALOGUE, summary
 
-    width = max(map(len, CATALOGUE))
-    return "\n".join(f"  {name:{width}}  {summary(name)}" for name in CATALOGUE)
+    return "\n".join(line for name in CATALOGUE for line in (f"  {name}", *wrap(summary(name), terminal_width(), " " * 6, " " * 6)))
+
+
+def _wrapped(text: str) -> str:
+    """Lines that fit the terminal; those that go on stand further in."""
+    from evenscore.report.wrapping import terminal_width, wrap
+
+    lines = (wrap(line.strip(), terminal_width(), " " * (len(line) - len(line.lstrip()))) for line in text.splitlines())
+    return "\n".join(line for group in lines for line in group)
 
 
 def _read(path: Path) -> Known:
@@ -101,11 +111,11 @@ def _read(path: Path) -> Known:
     return Simulation.from_dict(written)
 
 
-def _advice(path: Path, data: dict[str, Any]) -> str:
-    """The command that audits what was written."""
+def _advice(path: Path, data: dict[str, Any]) -> list[str]:
+    """The command that audits what was written, in lines that a shell takes for one."""
     if "score" not in data:
-        return ""
+        return []
     import numpy as np
 
     withheld = np.issubdtype(data["outcome"].dtype, np.floating) and bool(np.isnan(data["outcome"]).any())
-    return f"\n\n  evenscore audit {path} {COLUMNS}{' --nulls unlabelled' if withheld else ''}"
+    return ["", f"  evenscore audit {shlex.quote(str(path))} \\", f"    {COLUMNS}{' --nulls unlabelled' if withheld else ''}"]

@@ -19,7 +19,7 @@ from evenscore.commands.common import (
     stop_if_interrupted,
     write_json,
 )
-from evenscore.commands.outputs import check_outputs, overwrite_option, tell
+from evenscore.commands.outputs import check_outputs, overwrite_option, tell, tell_written
 
 if TYPE_CHECKING:
     from evenscore.engines.by_user import ByUser
@@ -154,7 +154,8 @@ def tell_by_user(written: ByUser, output: Path, notes: list[str], json_path: str
     if json_path is not None:
         write_json(json_path, {"output": str(output), "user_level": True, "rows": recipe.n_rows, "notes": [BY_USER, *notes]})
     if not quiet and json_path != "-":
-        tell("\n".join([f"{output}: {recipe.n_rows:,} rows on {recipe.lattice!r}", f"{output} {BY_USER}", *notes]))
+        tell("\n".join(_lines([f"{recipe.n_rows:,} rows on {recipe.lattice!r}", f"{output} {BY_USER}", *notes])))
+        tell_written(output, json_path)
 
 
 def save_tally(made: Any, output: Path, min_users: int | None) -> Any:
@@ -170,4 +171,12 @@ def tell_result(made: Any, output: Path, notes: list[str], json_path: str | None
     if json_path is not None:
         write_json(json_path, {"output": str(output), "tally": made.to_dict(), "notes": notes})
     if not quiet and json_path != "-":
-        tell("\n".join([f"{output}: {made!r}", *notes]))
+        tell("\n".join([repr(made), *_lines(notes)]))
+        tell_written(output, json_path)
+
+
+def _lines(texts: list[str]) -> list[str]:
+    """Paragraphs that fit the terminal."""
+    from evenscore.report.wrapping import terminal_width, wrap
+
+    return [line for text in texts for line in wrap(text, terminal_width(), "")]

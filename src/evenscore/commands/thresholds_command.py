@@ -16,9 +16,10 @@ from evenscore.commands.common import (
     read_tally,
     show,
     stop_if_interrupted,
+    verbose_option,
     write_json,
 )
-from evenscore.commands.outputs import check_outputs, tell
+from evenscore.commands.outputs import check_outputs, tell, tell_written
 
 
 @click.command(short_help="Test whether a decision threshold is equally high for all groups, and find the ones that are.")
@@ -34,10 +35,18 @@ from evenscore.commands.outputs import check_outputs, tell
 @click.option("--tolerance", type=float, metavar="GAP", help="A gap that does not matter; parity can be shown only with one.")
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="The level of the test and of intervals.")
 @click.option("--plot", "plot_path", metavar="PATH", help="Draw the curves near the thresholds (png, svg or pdf).")
+@verbose_option
 @output_options
 @click.pass_context
 def thresholds(
-    context: click.Context, /, data: tuple[str, ...], json_path: str | None, plot_path: str | None, quiet: bool, **options: Any
+    context: click.Context,
+    /,
+    data: tuple[str, ...],
+    json_path: str | None,
+    plot_path: str | None,
+    quiet: bool,
+    verbose: bool,
+    **options: Any,
 ) -> int:
     """Test whether people at a decision threshold have the same expected outcome in every group, and find thresholds at which
     they have.
@@ -73,6 +82,8 @@ def thresholds(
         write_json(json_path, {"data": list(data), "tally": tally.to_dict(), **results, "notes": notes})
     if not quiet and json_path != "-":
         from evenscore.report.threshold_text import thresholds_text
+        from evenscore.report.wrapping import terminal_width
 
-        tell(thresholds_text(tally, test, found, notes))
+        tell(thresholds_text(tally, test, found, notes, width=terminal_width(), verbose=verbose))
+        tell_written(plot_path, json_path)
     return DISPARITY if test.verdict == "disparity" else 0

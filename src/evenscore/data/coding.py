@@ -9,6 +9,7 @@ import numbers
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,13 @@ def hashed_users(hashes: Ints) -> Users:
 
 
 def coded_users(codes: Codes, distinct: Sequence[Any]) -> Users:
-    """Users given by codes 0, 1, ... into a list of distinct ids of any type."""
-    return Users(codes, 0, len(distinct), lambda picked: hash_ids([distinct[code] for code in picked.tolist()]))
+    """Users given by codes 0, 1, ... into a list of distinct ids of any type; each id is hashed once."""
+
+    @cache
+    def every_hash() -> Ints:
+        return hash_ids(distinct)
+
+    return Users(codes, 0, len(distinct), lambda picked: every_hash()[picked])
 
 
 # Codes for things

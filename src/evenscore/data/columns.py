@@ -186,11 +186,11 @@ def nulls_in(column: Column) -> Mask | None:
 
 def _nulls(values: Any) -> Mask | None:
     if isinstance(values, nw.Series):
-        mask = values.is_null()
-        if values.dtype.is_float():
+        mask, dtype = values.is_null(), values.dtype
+        if dtype.is_float():
             mask = mask | values.is_nan().fill_null(True)
         nulls = np.asarray(mask.to_numpy(), dtype=bool)
-        if values.dtype == nw.Object and not values.implementation.is_pandas_like():
+        if dtype == nw.Object and not values.implementation.is_pandas_like():
             nulls = nulls | _null_objects(np.asarray(values.to_numpy(), dtype=object))
         return nulls
     if isinstance(values, np.ma.MaskedArray):
@@ -322,14 +322,17 @@ def _series_codes(series: nw.Series[Any], typed: bool) -> tuple[Codes, list[Any]
     if series.implementation.is_pandas_like():
         if native.dtype == object:
             return _array_codes(np.asarray(native, dtype=object), typed)
+        if hasattr(native, "cat") and hasattr(native.cat, "codes"):
+            return _only_used(np.asarray(native.cat.codes), native.cat.categories.tolist())
         codes, distinct = native.factorize()
         return np.asarray(codes), list(distinct)
     if series.implementation.is_pyarrow():
         return _arrow_codes(native, typed)
-    if series.dtype == nw.Object:
+    dtype = series.dtype
+    if dtype == nw.Object:
         return _array_codes(np.asarray(native.to_numpy(), dtype=object), typed)
-    if series.dtype == nw.Categorical or isinstance(series.dtype, nw.Enum):
-        native = series.cast(nw.String).to_native()
+    if dtype == nw.Categorical or isinstance(dtype, nw.Enum):
+        return _polars_categories(native)
     return _polars_codes(native)
 
 
@@ -339,6 +342,17 @@ def _polars_codes(native: Any) -> tuple[Codes, list[Any]]:
     codes: Codes = np.empty(len(native), dtype=code_type(len(native)))
     codes[rows.explode().to_numpy()] = np.repeat(np.arange(len(rows)), rows.list.len().to_numpy())
     return codes, rows_of_values.get_column("value").to_list()
+
+
+def _polars_categories(native: Any) -> tuple[Codes, list[Any]]:
+    """The codes that polars holds; their texts are those of one row each, as codes may be shared with other columns."""
+    held = native.to_physical().to_numpy()
+    row = np.full(int(held.max()) + 1, -1, dtype=np.int64)
+    row[held] = np.arange(len(held))
+    used = np.flatnonzero(row >= 0)
+    rank = np.empty(len(row), dtype=code_type(len(row)))
+    rank[used] = np.arange(len(used))
+    return rank[held], native.gather(row[used]).to_list()
 
 
 def _arrow_codes(native: Any, typed: bool) -> tuple[Codes, list[Any]]:
@@ -360,7 +374,7 @@ def _only_used(codes: Codes, distinct: list[Any]) -> tuple[Codes, list[Any]]:
     used[codes] = True
     if used.all():
         return codes, distinct
-    rank = np.cumsum(used) - 1
+    rank: Codes = (np.cumsum(used) - 1).astype(code_type(len(used)))
     return rank[codes], [value for value, occurs in zip(distinct, used.tolist(), strict=True) if occurs]
 
 

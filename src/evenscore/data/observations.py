@@ -60,7 +60,8 @@ class Observations:
 
     score, outcome: numeric (n_rows,); outcome is anything where ``labelled`` is False. group: codes (n_rows,) into ``groups``.
     weight, count: (n_rows,) or None. labelled: bool (n_rows,) or None when every outcome is known. binary: every known outcome
-    is 0 or 1. dropped: rows left out, by column. frame: the kind of frame the data came in.
+    is 0 or 1. dropped: rows left out, by column. frame: the kind of frame the data came in. items: what else rows share, a job or a
+    day, coded as users are, and item: what that column is called; None without one.
     """
 
     score: Array
@@ -75,6 +76,8 @@ class Observations:
     labelled: Mask | None = None
     dropped: dict[str, int] = field(default_factory=dict)
     frame: str | None = None
+    items: Users | None = None
+    item: str | None = None
 
     @property
     def n_rows(self) -> int:
@@ -87,7 +90,7 @@ def observe(data: Any, spec: TallySpec) -> Observations:
     table, kind = open_table(data)
     columns = [find_column(table, spec.score, "score"), find_column(table, spec.outcome, "outcome")]
     columns += group_columns(table, spec.group)
-    for role in ("user", "weight", "count"):
+    for role in ("user", "item", "weight", "count"):
         if getattr(spec, role) is not None:
             columns.append(find_column(table, getattr(spec, role), role))
     common_length(table, columns)
@@ -118,6 +121,8 @@ def observe(data: Any, spec: TallySpec) -> Observations:
         labelled=labelled,
         dropped=dropped,
         frame=kind,
+        items=users_of(by_role["item"]) if "item" in by_role else None,
+        item=names.get("item"),
     )
     observations = _only_counted(observations)
     return replace(observations, binary=is_binary(observations.outcome, observations.labelled))
@@ -158,10 +163,23 @@ def keep_split(observations: Observations, split: Split | None) -> Observations:
     """The rows of the users in a split; all rows without one."""
     if split is None:
         return observations
-    kept = rows_in_split(split, observations.users)
+    kept = rows_in_split(split, who_is_split(observations))
     if not kept.any():
         raise empty_split(split, observations.n_rows)
     return take_rows(observations, kept)
+
+
+def who_is_split(observations: Observations) -> Users:
+    """Users; but items where each is in one group only while users are in several: halves that share items share their noise."""
+    items = observations.items
+    if items is None or not _one_group_each(items, observations) or _one_group_each(observations.users, observations):
+        return observations.users
+    return items
+
+
+def _one_group_each(ids: Users, observations: Observations) -> bool:
+    codes = np.unique(ids.codes, return_inverse=True)[1].astype(np.int64)
+    return len(np.unique(codes * len(observations.groups) + observations.group)) == int(codes.max()) + 1
 
 
 def take_rows(observations: Observations, rows: Mask) -> Observations:
@@ -173,7 +191,9 @@ def take_rows(observations: Observations, rows: Mask) -> Observations:
 def _take_rows(observations: Observations, rows: Mask | Ints) -> Observations:
     """Every column but the users with only these rows."""
     columns = {name: getattr(observations, name) for name in ("score", "outcome", "group", "weight", "count", "labelled")}
-    return replace(observations, **{name: column[rows] for name, column in columns.items() if column is not None})
+    items = observations.items
+    kept = {name: column[rows] for name, column in columns.items() if column is not None}
+    return replace(observations, **kept, items=None if items is None else replace(items, codes=items.codes[rows]))
 
 
 def empty_split(split: Split, n_rows: int) -> DataError:
@@ -276,15 +296,15 @@ def _require_sizes(column: Column, sizes: Array) -> None:
 def users_of(column: Column) -> Users:
     """Who each row belongs to, from ids of any kind."""
     _require_identities(column)
-    values = column.values
-    durations = values.dtype == nw.Duration if isinstance(values, nw.Series) else values.dtype.kind == "m"
+    values, dtype = column.values, column.values.dtype  # read once: those of enums with many categories are slow to make
+    durations = dtype == nw.Duration if isinstance(values, nw.Series) else dtype.kind == "m"
     if durations:
         return integer_users(np.asarray(to_numpy(values)).astype("m8[us]").astype(np.int64))
     if isinstance(values, nw.Series):
-        integers = values.dtype.is_integer() and values.dtype not in (nw.Int128, nw.UInt128)
-        floats = values.dtype.is_float()
+        integers = dtype.is_integer() and dtype not in (nw.Int128, nw.UInt128)
+        floats = dtype.is_float()
     else:
-        integers, floats = values.dtype.kind in "iu", values.dtype.kind == "f"
+        integers, floats = dtype.kind in "iu", dtype.kind == "f"
     if integers:
         return integer_users(np.asarray(to_numpy(values)))
     if floats:
@@ -306,11 +326,12 @@ def _require_identities(column: Column) -> None:
                 far = (micros < np.datetime64("0001-01-01")) | (micros >= np.datetime64("10000-01-01"))
             column.refuse(np.asarray((micros != values) | far), NO_MICROSECONDS, values)
         return
-    if values.dtype.is_nested():
-        raise DataError(f"{column} holds {values.dtype}, which is no id; cast it to text")
-    if getattr(values.dtype, "time_unit", None) == "ns":
-        nanoseconds = values.dt.total_nanoseconds() if values.dtype == nw.Duration else values.dt.timestamp("ns")
-    elif values.dtype == nw.Time and "ns" in str(getattr(values.to_native(), "type", "ns")):  # those of polars always are
+    dtype = values.dtype
+    if dtype.is_nested():
+        raise DataError(f"{column} holds {dtype}, which is no id; cast it to text")
+    if getattr(dtype, "time_unit", None) == "ns":
+        nanoseconds = values.dt.total_nanoseconds() if dtype == nw.Duration else values.dt.timestamp("ns")
+    elif dtype == nw.Time and "ns" in str(getattr(values.to_native(), "type", "ns")):  # those of polars always are
         nanoseconds = values.cast(nw.Int64)
     else:
         return

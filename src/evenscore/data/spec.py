@@ -12,7 +12,7 @@ from evenscore.errors import OptionError, listing, require_count, require_option
 from evenscore.tallies.lattice import MAX_CELLS, SCALES, Lattice
 from evenscore.tallies.tally_state import Tally
 
-ROLES = ("score", "outcome", "group", "user", "weight", "count")
+ROLES = ("score", "outcome", "group", "user", "item", "weight", "count")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,6 +26,7 @@ class TallySpec:
     outcome: Any
     group: Any
     user: Any
+    item: Any = None
     weight: Any = None
     count: Any = None
     lattice: Lattice | None = None
@@ -42,6 +43,8 @@ class TallySpec:
                 raise OptionError(f"{role}=None: name a column or give an array")
         if isinstance(self.group, list | tuple) and not self.group:
             raise OptionError("group=[] names no column; give one name, or several for their intersection")
+        if isinstance(self.item, str) and self.item == self.user:
+            raise OptionError(f"item={shortened(self.item)} is the user; an item is a second key, such as a job that users see")
         require_option("nulls", self.nulls, NULLS)
         require_option("scale", self.scale, SCALES)
         cells = require_count("cells", self.cells, high=MAX_CELLS)

@@ -33,13 +33,16 @@ from evenscore.tables import number_text
 from evenscore.tallies.everyone import has_unlabelled
 from evenscore.tallies.moments import WEIGHTINGS
 from evenscore.tallies.tally_state import Tally
+from evenscore.tallies.two_way import in_full
 from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
 from evenscore.types import Floats, Mask
 
 NOT_KEPT = "rows have no outcome, and this tally does not keep what all rows of a user have in common: tally the data anew"
 NOT_BINARY = "outcomes are not 0/1, so there are no positives and negatives"
+ONE_SIDE = "outcomes are known of {} only, and nothing is known of {}"
 NO_DECISION = "without a threshold there are no decisions, only the scoring rate: the share above the median of the sample"
+APART = 0.05  # shares with a known outcome, from which on metrics are about people chosen by the decision
 SMALL = "less than {:g} of the sample"
 
 
@@ -104,7 +107,7 @@ def decision_metrics(
     if not median:
         for value in threshold.values() if isinstance(threshold, Mapping) else (threshold,):
             require_score(value)
-    tally = as_tally(tally, columns, call="decision_metrics", threshold=None if median else threshold)
+    tally = in_full(as_tally(tally, columns, call="decision_metrics", threshold=None if median else threshold))
     require_alpha(alpha)
     require_gap("tolerance", tolerance)
     require_option("positive", positive, POSITIVE)
@@ -147,7 +150,7 @@ def decision_metrics(
         errors={
             view.label: off for view, choice in zip(rates.views, rates.selections, strict=True) if (off := choice.error(view)) > 0
         },
-        notes=_notes(tally, median),
+        notes=_notes(tally, median, rates),
         frame_kind=tally.frame_kind,
     )
 
@@ -181,8 +184,7 @@ class Rates:
         else:
             values = read_thresholds(tally, threshold, positive)
             selections = [Selection.at(view, value, positive) for view, value in zip(views, values, strict=True)]
-        metrics = (SELECTION,) if median or not tally.binary else METRICS
-        reason = NO_DECISION if median else NOT_BINARY
+        metrics, reason = _given(tally, median, views, selections)
         table = rate_table(views, [design([(metric, choice.share) for metric in metrics]) for choice in selections])
         levels = levels_of(table)
         if median:
@@ -232,10 +234,32 @@ class Rates:
             if not rates.about[number] > 0:
                 reason = f"there are no {ABOUT[metric]}"
             elif not rates.known[number]:
-                reason = NOT_KEPT
+                reason = rates.around.view.few or NOT_KEPT
             row = {"group": label, "metric": metric, **values, "users": users[metric], "effective_users": effective}
             rows.append(row | {"reason": reason})
         return rows
+
+
+def _given(tally: Tally, median: bool, views: Sequence[GroupView], selections: Sequence[Selection]) -> tuple[tuple[str, ...], str]:
+    """The metrics that can be given, and why the others cannot."""
+    if median or not tally.binary:
+        return (SELECTION,), NO_DECISION if median else NOT_BINARY
+    selected, others = _known_shares(views, selections)
+    if selected == 0 or others == 0:
+        known, unknown = ("those not selected", "those selected") if selected == 0 else ("those selected", "those not selected")
+        return (SELECTION, "npv" if selected == 0 else "ppv"), ONE_SIDE.format(known, unknown)
+    return METRICS, ""
+
+
+def _known_shares(views: Sequence[GroupView], selections: Sequence[Selection]) -> tuple[float, float]:
+    """The share with a known outcome of those selected and of the others; nan of nobody."""
+    found = []
+    for shares in ([choice.share for choice in selections], [1 - choice.share for choice in selections]):
+        known, everybody = (
+            sum(float(share @ getattr(view.sums, name)) for view, share in zip(views, shares, strict=True)) for name in ("W", "A")
+        )
+        found.append(known / everybody if everybody > 0 else np.nan)
+    return found[0], found[1]
 
 
 def _left_out(rates: Rates, min_share: float, base: int | None) -> dict[Any, str]:
@@ -264,7 +288,8 @@ def _impact(
         fixed = None if base is None else list(kept).index(base)
         rows = impact_ratios(labels, rates.levels, places, fixed, alpha, seed)
         for g, row in zip(kept, rows, strict=True):
-            limits = {} if all(usable[g] for g in kept) else {"ci_low": np.nan, "ci_high": np.nan, "reason": NOT_KEPT}
+            unknown = {"ci_low": np.nan, "ci_high": np.nan, "reason": rates.views[g].few or NOT_KEPT}
+            limits = {} if all(usable[g] for g in kept) else unknown
             found[g] = row | {"reason": ""} | limits
         below = equal_groups_below(rates.levels, places, fixed, seed) if all(usable[g] for g in kept) else np.nan
     table = []
@@ -275,13 +300,17 @@ def _impact(
     return table, below
 
 
-def _notes(tally: Tally, median: bool) -> tuple[str, ...]:
+def _notes(tally: Tally, median: bool, rates: Rates) -> tuple[str, ...]:
     notes = []
     if median:
         notes.append("scoring rate: the share above the median score of the sample; limits allow for the error of the median")
     unlabelled = sum(tally.n_unlabelled.values())
     if unlabelled:
         notes.append(f"{number_text(unlabelled)} rows without a known outcome count in selection rates only")
+        selected, others = _known_shares(rates.views, rates.selections)
+        if len(rates.metrics) > 2 and abs(selected - others) > APART:
+            known = f"{100 * selected:.0f} % of those selected and {100 * others:.0f} % of the others"
+            notes.append(f"outcomes are known of {known}: prevalence, error rates and accuracy are those of rows with an outcome")
     if tally.n_spanning:
         notes.append("some users are in more than one group; comparisons allow for that")
     return tuple(notes)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from evenscore.decisions.rates import OPPOSITE
 from evenscore.errors import OptionError, listing, shortened
 from evenscore.tables import Table, json_ready, label_text, number_text
 
@@ -23,6 +24,15 @@ class DecisionMetrics(Table):
     left_out: why a group is not compared, by group. equal_below: how often the worst impact ratio of equal groups of these
     sizes would be below four fifths; nan when it cannot be told. errors: how far the selection rate of a group may be off because
     its threshold runs through a cell.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> people = es.simulate(300, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    >>> tally = es.tally(people, score="score", outcome="outcome", group="group", user="user", cuts=[0.5])
+    >>> found = es.decision_metrics(tally, threshold=0.5)
+    >>> [(row["group"], round(row["estimate"], 2)) for row in found.rows() if row["metric"] == "tpr"]
+    [('a', 0.66), ('b', 0.74)]
     """
 
     table: tuple[dict[str, Any], ...]
@@ -128,6 +138,38 @@ class DecisionMetrics(Table):
             return f"score {sign} {next(iter(values)):g}"
         return f"score {sign} " + ", ".join(f"{value:g} ({label_text(group)})" for group, value in self.thresholds.items())
 
+    @property
+    def adjustment_words(self) -> str:
+        """How p-values allow for the number of comparisons."""
+        needless = self.adjustment.removeprefix("nothing")
+        return f"p needs no adjustment{needless}" if needless != self.adjustment else f"p adjusted by {self.adjustment}"
+
+    def _differences(self, metrics: Sequence[str]) -> str:
+        """In which metrics groups are shown to differ, and how many pairs of them."""
+        verdicts: dict[str, list[str]] = {}
+        for row in self.comparisons:
+            verdicts.setdefault(row["metric"], []).append(row["verdict"])
+        shown = [metric for metric in metrics if "disparity" in verdicts.get(metric, ())]
+        shown = [metric for metric in shown if OPPOSITE.get(metric) not in shown]  # the same difference, with the other sign
+        if not shown:
+            return "no difference between groups is shown"
+        pairs = {metric: (verdicts[metric].count("disparity"), len(verdicts[metric])) for metric in shown}
+        if all(n_pairs == 1 for _, n_pairs in pairs.values()):
+            return f"the two groups are shown to differ in {', '.join(shown)}"
+        return "groups are shown to differ in " + ", ".join(f"{metric} ({n} of {of} pairs)" for metric, (n, of) in pairs.items())
+
+    def _by_ratios_alone(self) -> list[str]:
+        """Groups whose impact ratio is shown to be below 1 though among all metrics no difference in selection is."""
+        if any(row["metric"] == "selection_rate" and row["verdict"] == "disparity" for row in self.comparisons):
+            return []
+        lower = [label_text(row["group"]) for row in self.impact_ratios if row["ci_high"] < 1]
+        if not lower or self.tolerance is not None:
+            return []
+        return [
+            f"by impact ratios alone {listing(lower)} {'is' if len(lower) == 1 else 'are'} selected less often than the group "
+            "selected most; with all metrics tested together that is not shown"
+        ]
+
     def _title(self) -> str:
         return f"Decisions at {self.where}, per {self.weighting}"
 
@@ -142,10 +184,8 @@ class DecisionMetrics(Table):
             notes.append(f"not given: {', '.join(names)}, because {reason}")
         notes += [f"{label_text(group)} is not compared: {reason}" for group, reason in self.left_out.items()]
         if self.comparisons:
-            differ = dict.fromkeys(row["metric"] for row in self.comparisons if row["verdict"] == "disparity")
-            shown = [metric for metric in differ if metric in (metrics or self.metrics)]
-            found = f"a difference is shown in {', '.join(shown)}" if shown else "no difference is shown"
-            notes.append(f"{found}; p adjusted by {self.adjustment}")
+            notes.append(f"{self._differences(metrics or self.metrics)}; {self.adjustment_words}")
+            notes += self._by_ratios_alone()
         if np.isfinite(self.equal_below):
             notes.append(
                 f"four fifths is a convention, not a verdict: the worst impact ratio of equal groups of these sizes would be below "

@@ -20,6 +20,7 @@ from evenscore.marginal.cut import POSITIVE
 from evenscore.tables import Table, json_ready, number_text
 from evenscore.tallies.moments import WEIGHTINGS
 from evenscore.tallies.tally_state import Tally
+from evenscore.tallies.two_way import in_full, require_enough
 from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
 from evenscore.types import Floats
@@ -31,7 +32,17 @@ MOST_THRESHOLDS = 512
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DecisionCurves(Table):
-    """Metrics over thresholds. areas: one row a group, the area under its ROC curve; area_differences: one row a pair."""
+    """Metrics over thresholds. areas: one row a group, the area under its ROC curve; area_differences: one row a pair.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> people = es.simulate(300, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    >>> tally = es.tally(people, score="score", outcome="outcome", group="group", user="user")
+    >>> found = es.decision_curves(tally, thresholds=[0.4, 0.6], metrics=["selection_rate"])
+    >>> [(row["group"], row["threshold"], round(row["estimate"], 2)) for row in found.rows()]
+    [('a', 0.4, 0.63), ('a', 0.6, 0.35), ('b', 0.4, 0.67), ('b', 0.6, 0.36)]
+    """
 
     table: tuple[dict[str, Any], ...]
     areas: tuple[dict[str, Any], ...]
@@ -124,7 +135,7 @@ def decision_curves(
     given = None if thresholds is None else _given_thresholds(thresholds)
     if given is not None and "cuts" not in columns and columns.get("lattice") is None and columns:
         columns = {**columns, "cuts": given.tolist()}
-    tally = as_tally(tally, columns, call="decision_curves")
+    tally = require_enough(in_full(as_tally(tally, columns, call="decision_curves")))
     require_alpha(alpha)
     require_option("positive", positive, POSITIVE)
     require_option("weighting", weighting, WEIGHTINGS)

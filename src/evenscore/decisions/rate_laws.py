@@ -60,9 +60,7 @@ def laws_of(groups: Sequence[GroupRates]) -> list[RateLaw]:
     common = common_correlation(*depend)
     potential, most = (np.sum([getattr(side, name) for side in depend], axis=0) for name in ("potential", "most"))
     common = np.where((potential > 0) | ~(most > 1e-12), common, 1.0)  # no event at all: rows of a user may be all alike
-    return [
-        rate_law(group.around, group.matrix, side, common, BORROWED_EVENTS)[0] for group, side in zip(groups, depend, strict=True)
-    ]
+    return [rate_law(side, common, BORROWED_EVENTS)[0] for side in depend]
 
 
 def levels_of(table: RateTable) -> Levels:

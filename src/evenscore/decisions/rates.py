@@ -188,8 +188,9 @@ def rate_table(views: Sequence[GroupView], designs: Sequence[Design]) -> RateTab
 
 
 def _all_pairs(tally: Tally, a: GroupView, b: GroupView) -> Floats | None:
-    """The pair sums of all rows where some have no outcome, and what labelled rows say is not enough."""
-    return all_pairs(tally, a.members[0], b.members[0], a.weighting) if has_unlabelled(tally) else None
+    """The pair sums of all rows where some have no outcome, and what labelled rows say is not enough; not kept for items."""
+    known = has_unlabelled(tally) and tally.item is None
+    return all_pairs(tally, a.members[0], b.members[0], a.weighting) if known else None
 
 
 def _group_rates(view: GroupView, counted: Design, every: Floats | None) -> GroupRates:
@@ -210,7 +211,8 @@ def _group_rates(view: GroupView, counted: Design, every: Floats | None) -> Grou
         squares = np.where(everybody, of_all[0], squares[0]), np.where(everybody, of_all[1], squares[1])
         cubes = None if cubes is None else np.where(everybody, _counted(counted, powers["R3"], flat)[0], cubes)
     pairs = _metric_pairs(view.pairs, every, counted, counted, unlabelled=unlabelled)
-    return _as_cells(view, (about, events), squares, cubes, pairs, ~everybody | (not unlabelled or every is not None))
+    known = ~everybody | (not unlabelled or every is not None)
+    return _as_cells(view, (about, events), squares, cubes, pairs, known & (not view.few))
 
 
 def _counted(counted: Design, weight: Floats, outcome: Floats) -> tuple[Floats, Floats]:

@@ -36,6 +36,7 @@ def tally(
     outcome: Any,
     group: Any,
     user: Any,
+    item: Any = None,
     weight: Any = None,
     count: Any = None,
     lattice: Tally | Lattice | None = None,
@@ -58,6 +59,9 @@ def tally(
     score, outcome, group, user
         Column names in the data, or arrays. A list for ``group`` is the intersection of its columns. ``user=None`` says that rows
         are independent of each other; it must be written out.
+    item
+        A second key that makes rows dependent: a job, a creator, a day, the other player. Weights stay the user's; variances then
+        allow for what rows of one item share (docs/two-way.md).
     weight
         A survey or importance weight: the row stays one observation. Units do not matter; a row of weight 0 is nobody's.
     count
@@ -103,6 +107,7 @@ def tally(
         outcome=outcome,
         group=group,
         user=user,
+        item=item,
         weight=weight,
         count=count,
         lattice=lattice,  # type: ignore[arg-type]  # the spec takes its lattice from a tally

@@ -22,12 +22,13 @@ from evenscore.engines.copying import AS_IT_IS, copied_whole
 from evenscore.engines.duck import connect, retry_step, try_query
 from evenscore.engines.parts import Recipe
 from evenscore.engines.paths import name_as_given, parquet_in, path_literal
-from evenscore.engines.relations import Scan, count_parts, plan_scan, select_rows, spill_parts
+from evenscore.engines.relations import Scan, count_parts, plan_scan, select_rows
 from evenscore.engines.spill import spill_folder
+from evenscore.engines.spreading import spill_parts
 from evenscore.engines.sql import DUCKDB
 from evenscore.errors import FileError, MergeError, OptionError
 from evenscore.saving import named, pack_label, unpack_label
-from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.lattice_settings import lattice_from_settings, lattice_settings
 from evenscore.tallies.merging import common_lattice, moved_cells
 from evenscore.tallies.reshaping import drop_blocks
 from evenscore.tallies.tally_state import Tally
@@ -60,7 +61,7 @@ class ByUser:
             {
                 "what": MARK,
                 "version": 1,
-                "lattice": recipe.lattice.unread.to_dict(),
+                "lattice": lattice_settings(recipe.lattice.unread),
                 "edges": [edge.hex() for edge in recipe.lattice.edges.tolist()],
                 "labels": [pack_label(label) for label in recipe.labels],
                 "columns": msgspec.to_builtins(recipe.columns),
@@ -79,7 +80,7 @@ class ByUser:
             held = json.loads(text)
             edges = np.array([float.fromhex(edge) for edge in held["edges"]])
             recipe = Recipe(
-                lattice=Lattice.from_parts(edges, held["lattice"]),
+                lattice=lattice_from_settings(edges, held["lattice"]),
                 labels=tuple(unpack_label(label) for label in held["labels"]),
                 columns=msgspec.convert(held["columns"], Columns),
                 binary=bool(held["binary"]),
@@ -101,10 +102,12 @@ def write_scan(scan: Scan, output: Path, *, overwrite: bool = False) -> ByUser:
     """The user-level file of a relation; users are not told apart by anything but their id, or its hash."""
     if scan.fields.user is None:
         raise OptionError("user-level rows need users; independent rows can be tallied and added as they are")
+    if scan.fields.item is not None:
+        raise OptionError("user-level files do not hold items; tally the files of all days in one call, with item= or --item")
     plan = plan_scan(scan)
     recipe = plan.facts.recipe
     n_parts = max(plan.n_parts, count_parts(recipe.n_rows, LINE_BYTES, scan.limit))
-    parts = spill_parts(select_rows(scan.relation, plan.facts), n_parts, scan.folder)
+    parts = spill_parts(select_rows(scan.relation, plan.facts), n_parts, scan.folder, nullable=plan.facts.nullable)
     lines = (user_cells(recipe.observations(arrays), recipe.lattice, recipe.centre) for arrays in parts)
     return write_lines(lines, ByUser(str(output), recipe), scan.folder, overwrite=overwrite)
 

@@ -15,13 +15,13 @@ from evenscore.engines.duck import Duck
 from evenscore.engines.duck import partition_relation as partition_relation
 from evenscore.engines.parts import Recipe
 from evenscore.engines.relations import select_rows
-from evenscore.engines.sql import DUCKDB, Fields, find_fields
+from evenscore.engines.sql import DUCKDB, ID_ROLES, Fields, find_fields
 from evenscore.engines.survey import Aggregate, Answers, Fact, Survey, take_survey
 from evenscore.errors import DataError, EvenscoreError, first_line
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Floats
 
-HASH = "evenscore: the hash of a user"
+HASHES = {role: f"evenscore: the hash of {role}s" for role in ID_ROLES}
 AT_ONCE = 8  # tallies that a task adds up
 KINDS = {"i": "integer", "u": "unsigned", "f": "float", "b": "boolean", "O": "text", "U": "text"}
 
@@ -97,9 +97,10 @@ def tally_dask(data: Any, spec: TallySpec) -> Tally:
 
     fields = find_dask_fields(data, spec)
     frame = data[list(dict.fromkeys(column.name for column in fields.every()))]
-    if fields.user is not None and fields.user.kind == "hashed":
-        meta = frame._meta.assign(**{HASH: frame._meta.iloc[:, 0].isna().astype("Int64")})
-        frame = frame.map_partitions(_with_hashes, fields.user.name, meta=meta)
+    for ids in (fields.user, fields.item):
+        if ids is not None and ids.kind == "hashed":
+            meta = frame._meta.assign(**{HASHES[ids.role]: frame._meta.iloc[:, 0].isna().astype("Int64")})
+            frame = frame.map_partitions(_with_hashes, ids.name, ids.role, meta=meta)
     facts = take_survey(DaskEngine(frame.to_delayed()), fields, spec)
     recipe = facts.recipe
     rows = frame.map_partitions(_select_rows, facts, meta=_empty_rows(data, facts))
@@ -117,11 +118,11 @@ def find_dask_fields(data: Any, spec: TallySpec) -> Fields:
     kinds = {name: _kind(dtype) for name, dtype in types.items()}
     as_text = ("other", "moment", "instant")
     labels = {name: DUCKDB.as_label(DUCKDB.name(name), kind) for name, kind in kinds.items() if kind in as_text}
-    if not isinstance(spec.user, str) or spec.user not in types or _is_exact(types[spec.user]):
-        return find_fields(spec, kinds, DUCKDB, "frame", labels=labels)
-    fields = find_fields(spec, kinds | {spec.user: "hashed"}, DUCKDB, "frame", labels=labels)
-    assert fields.user is not None
-    return replace(fields, user=replace(fields.user, sql=DUCKDB.name(HASH)))
+    ids = {role: getattr(spec, role) for role in ID_ROLES}
+    inexact = {role: name for role, name in ids.items() if isinstance(name, str) and name in types and not _is_exact(types[name])}
+    fields = find_fields(spec, kinds | dict.fromkeys(inexact.values(), "hashed"), DUCKDB, "frame", labels=labels)
+    hashed = {role: replace(getattr(fields, role), sql=DUCKDB.name(HASHES[role])) for role in inexact}
+    return replace(fields, **hashed)
 
 
 def _is_exact(dtype: Any) -> bool:
@@ -129,17 +130,17 @@ def _is_exact(dtype: Any) -> bool:
     return str(dtype) == "str" or str(dtype).startswith(("string", "large_string")) or getattr(dtype, "kind", "O") in "iufb"
 
 
-def _with_hashes(partition: Any, user: str) -> Any:
-    """The frame with the hash of its users, by the code that hashes in memory; null where the user is."""
-    column = find_column({user: partition[user]}, user, "user")
+def _with_hashes(partition: Any, name: str, role: str) -> Any:
+    """The frame with the hash of its users or items, by the code that hashes in memory; null where the id is."""
+    column = find_column({name: partition[name]}, name, role)
     missing = nulls_in(column)
     known = np.arange(len(column)) if missing is None else np.flatnonzero(~missing)
     hashes = np.zeros(len(column), dtype=np.int64)
     if len(known):
         users = users_of(column.take(known)).compact()
         hashes[known] = users.hashes(np.arange(users.span))[users.codes]
-    held = type(partition)({HASH: hashes})[HASH].astype("Int64")
-    return partition.assign(**{HASH: (held if missing is None else held.mask(missing)).array})
+    held = type(partition)({"hash": hashes})["hash"].astype("Int64")
+    return partition.assign(**{HASHES[role]: (held if missing is None else held.mask(missing)).array})
 
 
 def _kind(dtype: Any) -> str:
@@ -164,7 +165,7 @@ def _select_rows(partition: Any, facts: Survey) -> Any:
 def _types(facts: Survey) -> dict[str, str]:
     user = facts.fields.user
     key = "uint64" if user is not None and user.kind == "unsigned" else "int64"
-    types = {"score": "float64", "outcome": "float64", "group": "uint8", "weight": "float64", "count": "int64"}
+    types = {"score": "float64", "outcome": "float64", "group": "uint8", "weight": "float64", "count": "int64", "item": "int64"}
     return {"key": key, **{name: types[name] for name in facts.selected}}
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, TypedDict, cast
 
 from evenscore.engines import tally as make_tally
-from evenscore.errors import DataError, OptionError, shortened
+from evenscore.errors import DataError, OptionError, listing, shortened
+from evenscore.naming import use_columns
 from evenscore.tallies.archive import is_tally_file
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
@@ -34,6 +35,7 @@ class DataColumns(TypedDict, total=False):
     outcome: Any
     group: Any
     user: Any
+    item: Any
     weight: Any
     count: Any
     lattice: Tally | Lattice | None
@@ -46,21 +48,28 @@ class DataColumns(TypedDict, total=False):
 
 
 def as_tally(data: Any, columns: DataColumns, *, call: str, threshold: Any = None) -> Tally:
-    """The tally that is given (also as the path of a saved one), or the tally of the data; a threshold becomes a cell edge."""
+    """The tally that is given (also as the path of a saved one), or the tally of the data; a threshold becomes a cell edge.
+
+    From here on groups are called as its columns have it.
+    """
     refuse_unknown(columns, call)
     tally = given_tally(data)
     if tally is not None:
         if columns:
             raise OptionError(f"a tally is made once and for all; leave out {next(iter(columns))}=")
+        use_columns(tally.columns)
         return tally
     if data is None or isinstance(data, bool | int | float):
         raise DataError(
             f"es.{call} takes a tally, or data with the names of its columns, not {shortened(data)} ({type(data).__name__}); "
             f"for example es.{call}(data, score=..., outcome=..., group=..., user=...)"
         )
-    require_columns(columns, f"name them, or give a tally: es.{call}(es.tally(data, score=..., outcome=..., group=..., user=...))")
+    hint = f"name them, or give a tally: es.{call}(es.tally(data, score=..., outcome=..., group=..., user=...))"
+    require_columns(columns, hint, data)
     edges = {} if threshold is None or "cuts" in columns or columns.get("lattice") is not None else {"cuts": _edges(threshold)}
-    return make_tally(data, **cast(Any, columns | edges))
+    made = make_tally(data, **cast(Any, columns | edges))
+    use_columns(made.columns)
+    return made
 
 
 def given_tally(data: Any) -> Tally | None:
@@ -75,16 +84,23 @@ def is_saved_tally(data: Any) -> bool:
     return isinstance(data, str | os.PathLike) and is_tally_file(Path(data))
 
 
-def require_columns(columns: Mapping[str, Any], hint: str) -> None:
+def require_columns(columns: Mapping[str, Any], hint: str, data: Any = None) -> None:
     """The columns without which nothing can be counted; ``user`` may be None, but must be said."""
     missing = [f"{name}=" for name in NEEDED if columns.get(name) is None]
     if missing:
-        raise OptionError(f"missing: {', '.join(missing)}; {hint}")
+        raise OptionError(f"missing: {', '.join(missing)}; {hint}{_say_columns(data)}")
     if "user" not in columns:
         raise OptionError(
             "missing: user=, which says whose row it is. Rows of one user are not independent, and a test that takes them so gives "
             "false alarms; user=None, written out, declares that every row is a different person"
         )
+
+
+def _say_columns(data: Any) -> str:
+    """What the data has, where that is known without reading it."""
+    names = data.keys() if isinstance(data, Mapping) else getattr(data, "columns", ())
+    known = [name for name in names if isinstance(name, str)] if isinstance(names, Iterable) else []
+    return f"; the data has: {listing(known)}" if known else ""
 
 
 def refuse_unknown(columns: Mapping[str, Any], call: str) -> None:

@@ -20,7 +20,7 @@ from evenscore.data.columns import shortened
 from evenscore.data.groups import label_from_text
 from evenscore.data.spec import TallySpec
 from evenscore.engines.spill import process_folder, spill_failure
-from evenscore.engines.sql import DUCKDB, NUMERIC_ROLES, Fields, find_fields, require_identity
+from evenscore.engines.sql import DUCKDB, ID_ROLES, NUMERIC_ROLES, Fields, find_fields, require_identity
 from evenscore.engines.survey import SKETCHED, Answers, Fact
 from evenscore.errors import DataError, EvenscoreError, FileError, no_column
 from evenscore.types import Array, Floats
@@ -163,6 +163,11 @@ def complaints() -> tuple[type[Exception], ...]:
     return (_duckdb().Error, EvenscoreError)
 
 
+def engine_error() -> type[Exception]:
+    """DuckDB's own error."""
+    return _duckdb().Error
+
+
 def retry_step(step: Callable[[dict[str, str]], Done], explain: Callable[[str], str]) -> Done:
     """Take a step with the usual settings; when a CSV turns out to be in another encoding, again with that.
 
@@ -283,8 +288,8 @@ def select_columns(types: dict[str, str], columns: dict[str, str], names: dict[s
 
 def _plain_column(column: str, kind: str, role: str, name: str) -> str:
     """SQL for a column in a type that NumPy can take; ids keep what tells them apart."""
-    if role == "user":
-        require_identity(DUCKDB, kind, f"column {shortened(name)} (user)")
+    if role in ID_ROLES:
+        require_identity(DUCKDB, kind, f"column {shortened(name)} ({role})")
         if kind == "time":
             return str(DUCKDB.ids[kind].text).format(x=column)
         if kind not in AS_OBJECTS:
@@ -296,7 +301,7 @@ def _plain_column(column: str, kind: str, role: str, name: str) -> str:
 
 def fetch_arrays(relation: Any, types: dict[str, str], selected: dict[str, str], names: dict[str, list[str]]) -> dict[str, Any]:
     """Arrays by column name; a date is a date and not a moment, long integers, users and groups are again what they were."""
-    users, groups = names.get("user", ()), names.get("group", ())
+    users, groups = [*names.get("user", ()), *names.get("item", ())], names.get("group", ())
     arrays = dict(zip(selected, relation.fetchnumpy().values(), strict=True))
     for name, array in arrays.items():
         if types[name] == "DATE":

@@ -134,8 +134,7 @@ def is_small(source: Source, limit: int) -> bool:
     if file_kind(source.paths[0]) == "Parquet":
         with connect(memory_limit=limit) as connection:
             return fits_memory(int(connection.execute(f"SELECT count(*) FROM {source.sql}").fetchall()[0][0]), limit)
-    size = sum(Path(path).stat().st_size * (1 if path.lower().endswith(CSV[:3]) else UNPACKED) for path in source.paths)
-    return fits_memory(size // SHORT_LINE, limit)
+    return fits_memory(sum(map(_text_bytes, source.paths)) // SHORT_LINE, limit)
 
 
 @contextmanager
@@ -143,4 +142,10 @@ def _open_scan(source: Source, spec: TallySpec, limit: int) -> Iterator[Scan]:
     """Files as a relation that is counted in bounded memory."""
     fields = find_duckdb_fields(spec, source.types, "file", source.columns)
     with spill_folder() as folder, connect(memory_limit=limit, folder=folder) as connection:
-        yield Scan(connection.sql(f"SELECT * FROM {source.sql}"), fields, spec, limit, folder, connection)
+        relation = connection.sql(f"SELECT * FROM {source.sql}")
+        yield Scan(relation, fields, spec, limit, folder, connection)
+
+
+def _text_bytes(path: str) -> int:
+    """The size of a CSV file once it is unpacked, at most."""
+    return Path(path).stat().st_size * (1 if path.lower().endswith(CSV[:3]) else UNPACKED)

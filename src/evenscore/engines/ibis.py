@@ -11,6 +11,7 @@ from evenscore.data.spec import TallySpec
 from evenscore.engines.files import tally_files
 from evenscore.engines.relations import tally_duckdb
 from evenscore.engines.spill import MEMORY_LIMIT, spill_folder
+from evenscore.engines.sql import ID_ROLES
 from evenscore.errors import DataError, OptionError, no_column, shortened
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Progress
@@ -29,7 +30,8 @@ def tally_ibis(data: Any, spec: TallySpec, *, memory_limit: str | int = MEMORY_L
 def open_ibis(data: Any, spec: TallySpec) -> Iterator[Any]:
     """The needed columns of an Ibis table as a DuckDB relation, or as the path of a file that is removed in the end."""
     chosen = data.select(*_find_columns(data, spec))
-    _refuse_nanoseconds(chosen, spec.user)
+    for role in ID_ROLES:
+        _refuse_nanoseconds(chosen, getattr(spec, role), role)
     backend = chosen._find_backend(use_default=True)
     if backend.name == "duckdb":
         yield _as_relation(chosen, backend)
@@ -55,15 +57,15 @@ def _find_columns(data: Any, spec: TallySpec) -> list[str]:
     return list(names)
 
 
-def _refuse_nanoseconds(table: Any, user: Any) -> None:
+def _refuse_nanoseconds(table: Any, name: Any, role: str) -> None:
     """Backends cut them off before they can be looked at, but for moments without a zone in DuckDB."""
-    if user is None:
+    if name is None:
         return
-    dtype = table.schema()[user]
+    dtype = table.schema()[name]
     fine_instant = dtype.is_timestamp() and dtype.scale == NANOSECONDS and dtype.timezone is not None
     if fine_instant or (dtype.is_interval() and dtype.unit.short == "ns"):
         raise DataError(
-            f"column {shortened(user)} (user) is in nanoseconds, which not all engines keep; cast it to microseconds, or to text"
+            f"column {shortened(name)} ({role}) is in nanoseconds, which not all engines keep; cast it to microseconds, or to text"
         )
 
 

@@ -12,15 +12,18 @@ from evenscore.data.coding import FOLDS
 from evenscore.engines.parts import Recipe
 from evenscore.tallies.blocks import BLOCKS, HIGHER
 from evenscore.tallies.blocks import FOLDED as FOLDED_SUMS
+from evenscore.tallies.item_counting import CountedItems
+from evenscore.tallies.item_sums import ItemLines
 from evenscore.tallies.moments import Moments, Sums
 from evenscore.tallies.pairs import USER_PAIRS, PairSums
 from evenscore.tallies.reshaping import drop_overflow
 from evenscore.tallies.spanning import limit_cross
 from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally, group_tally
+from evenscore.tallies.two_way import attach_items
 from evenscore.types import Floats, Ints
 
 WIDTH = 8
-SCALARS, FOLDED, OTHERS, SQUARES, PAIRS, HASHES, CUBES, FOURTHS, ALL_ROWS, ALL_PAIRS = range(10)
+SCALARS, FOLDED, OTHERS, SQUARES, PAIRS, HASHES, CUBES, FOURTHS, ALL_ROWS, ALL_PAIRS, BOTH_PAIRS, BY_ITEM = range(12)
 # What the eight numbers are, and where the line stands:
 #   SCALARS  0: users in several groups. g + 1: users, labelled rows, unlabelled rows of group g
 #   FOLDED   (g * folds + fold) * cells + cell: W, Y, X, Y2 per user, then per row
@@ -32,6 +35,8 @@ SCALARS, FOLDED, OTHERS, SQUARES, PAIRS, HASHES, CUBES, FOURTHS, ALL_ROWS, ALL_P
 #   FOURTHS  g * cells + cell: Q0, Q1, Q2, Q3 per user, then per row
 #   ALL_ROWS g * cells + cell: R2, R3 per user, then per row; only where rows have no outcome
 #   ALL_PAIRS as PAIRS: aa per user, then per row; only where rows have no outcome
+#   BOTH_PAIRS as PAIRS, of rows that share user and item; only where there are items
+#   BY_ITEM + g * cells + cell is the kind, and the place is the hash of an item: w, y per user, then per row
 OTHER_NAMES, SQUARE_NAMES = ("XY", "U", "A"), ("V0", "V1", "V2")
 
 
@@ -55,7 +60,7 @@ def to_lines(tally: Tally, limit: int = 2**62) -> Lines:
     n_groups = len(tally.groups)
     scalars = np.zeros((n_groups + 1, WIDTH))
     scalars[0, 0] = tally.n_spanning
-    found: list[tuple[int, Ints, Floats]] = []
+    found: list[tuple[int | Ints, Ints, Floats]] = []
     for g, group in enumerate(tally.group_tallies):
         scalars[g + 1, :3] = group.n_users, group.n_rows, group.n_unlabelled
         found += [_folded(group, g), _others(group, g), *_powers(group, g), _pairs(group.pairs, g * n_groups + g)]
@@ -63,13 +68,17 @@ def to_lines(tally: Tally, limit: int = 2**62) -> Lines:
             found += _all_lines(group, g, n_groups)
     found += [_pairs(sums, a * n_groups + b) for (a, b), sums in tally.cross.items()]
     found += [_all_pairs(sums, a * n_groups + b) for (a, b), sums in tally.cross_blocks.get("all_pairs", {}).items()]
+    found += _item_lines(tally)
     found.append((SCALARS, np.arange(n_groups + 1), scalars))
     if tally.sketch is not None:
         kept = tally.sketch[tally.sketch < limit]
         found.append((HASHES, kept, np.ones((len(kept), WIDTH))))
-    used = [(kind, place[rows], values[rows]) for kind, place, values in found for rows in [np.flatnonzero(values.any(axis=1))]]
+    used = []
+    for kind, place, values in found:
+        rows = np.flatnonzero(values.any(axis=1))
+        used.append((np.broadcast_to(kind, len(place))[rows], place[rows], values[rows]))
     return Lines(
-        np.concatenate([np.full(len(place), kind) for kind, place, _ in used]),
+        np.concatenate([kind for kind, _, _ in used]),
         np.concatenate([place for _, place, _ in used]),
         np.concatenate([values for _, _, values in used]),
     )
@@ -100,8 +109,30 @@ def _powers(group: GroupTally, g: int) -> Iterator[tuple[int, Ints, Floats]]:
     yield FOURTHS, place, fourths.reshape(WIDTH, n_cells).T
 
 
-def _pairs(sums: PairSums, pair: int) -> tuple[int, Ints, Floats]:
-    return PAIRS, pair * sums.n_cells**2 + sums.pairs.astype(np.int64), sums.values.reshape(WIDTH, -1).T
+def _item_lines(tally: Tally) -> Iterator[tuple[int | Ints, Ints, Floats]]:
+    """Sums by item, and by user and item; none without items."""
+    if tally.items is None:
+        return
+    n_groups, n_cells, lines = len(tally.groups), tally.lattice.n_cells, tally.items
+    for g, group in enumerate(tally.group_tallies):
+        yield _pairs(cast(PairSums, group.blocks["both_pairs"]), g * n_groups + g, BOTH_PAIRS)
+    for (a, b), sums in tally.cross_blocks["both_pairs"].items():
+        yield _pairs(sums, a * n_groups + b, BOTH_PAIRS)
+    yield BY_ITEM + lines.group.astype(np.int64) * n_cells + lines.cell, lines.item, _widened(lines.values.reshape(4, -1).T)
+
+
+def _with_items(total: Tally, lines: Lines) -> Tally:
+    """The tally with its sums by item."""
+    n_groups, n_cells = len(total.groups), total.lattice.n_cells
+    both = {divmod(number, n_groups): sums for number, sums in _pair_sums(lines, BOTH_PAIRS, n_groups, n_cells, USER_PAIRS)}
+    mine = np.flatnonzero(lines.kind >= BY_ITEM)
+    group, cell = np.divmod(lines.kind[mine] - BY_ITEM, n_cells)
+    by_item = ItemLines.of(lines.place[mine], group, cell, lines.values[mine, :4].T.reshape(2, 2, -1))
+    return attach_items(total, CountedItems(by_item, both), total.item)
+
+
+def _pairs(sums: PairSums, pair: int, kind: int = PAIRS) -> tuple[int, Ints, Floats]:
+    return kind, pair * sums.n_cells**2 + sums.pairs.astype(np.int64), sums.values.reshape(WIDTH, -1).T
 
 
 def _all_lines(group: GroupTally, g: int, n_groups: int) -> Iterator[tuple[int, Ints, Floats]]:
@@ -134,6 +165,8 @@ def from_lines(lines: Lines, recipe: Recipe) -> Tally:
     sketch = None if recipe.columns.user is None else hashes
     n_spanning = round(float(scalars[0, 0]))
     total = replace(recipe.zero, group_tallies=groups, cross_blocks={"pairs": cross}, n_spanning=n_spanning, sketch=sketch)
+    if recipe.item is not None:
+        total = _with_items(total, lines)
     limit_cross(cross, n_spanning, n_groups)
     if any(group.n_unlabelled for group in groups):
         total = _with_all_rows(total, lines)

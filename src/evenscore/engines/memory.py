@@ -15,6 +15,7 @@ from evenscore.errors import DataError, first_line, shortened, warn
 from evenscore.tallies.counting import count as count_rows
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
+from evenscore.tallies.two_way import fold_lines
 from evenscore.types import Progress
 
 
@@ -22,7 +23,7 @@ def tally_memory(data: Any, spec: TallySpec, *, progress: Progress | None = None
     """The tally of a frame, a dict of arrays or arrays alone."""
     observations = observe(collect_frame(data, spec.roles), spec)
     lattice = choose_lattice(observations, spec)
-    tally = count_rows(keep_split(observations, spec.split), lattice, progress)
+    tally = fold_lines(count_rows(keep_split(observations, spec.split), lattice, progress))
     return tally if spec.split is None else replace(tally, split=str(spec.split))
 
 

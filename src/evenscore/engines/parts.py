@@ -12,14 +12,19 @@ from evenscore.data.coding import Users, hashed_users, independent_users, intege
 from evenscore.data.observations import Columns, Observations, empty_split, rows_in_split
 from evenscore.data.splits import Split
 from evenscore.tallies.counting import count
+from evenscore.tallies.item_counting import CountedItems
+from evenscore.tallies.item_sums import ItemLines
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.spanning import limit_cross
 from evenscore.tallies.tally_state import GroupTally, Tally
+from evenscore.tallies.two_way import attach_items, fold_lines
 from evenscore.types import Array
 
 Arrays = Mapping[str, Array]
 
 COUNTED_BYTES = 48  # what counting holds for a row, measured; weights and counts come on top
+
+ITEM_BYTES = 100  # and what items add to that, measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,8 @@ class Recipe:
     """How rows of whole users become a tally; small, and can be sent to workers.
 
     labels: the groups in order. centre: what outcomes will be deviations from. hashed: users are known by a hash of their id.
-    n_users: about how many. dropped: rows left out, by column.
+    n_users: about how many. dropped: rows left out, by column. item: what the second key of rows is called; items are
+    known by a hash.
     """
 
     lattice: Lattice
@@ -40,13 +46,15 @@ class Recipe:
     n_users: int
     split: Split | None = None
     dropped: dict[str, int] = field(default_factory=dict)
+    item: str | None = None
 
     @property
     def zero(self) -> Tally:
         """The tally of a part without rows."""
         empty = tuple(GroupTally.empty(self.lattice.n_cells) for _ in self.labels)
         sketch = None if self.columns.user is None else np.zeros(0, dtype=np.int64)
-        return Tally(self.lattice, self.labels, empty, {}, 0, self.centre, self.binary, self.columns, sketch)
+        zero = Tally(self.lattice, self.labels, empty, {}, 0, self.centre, self.binary, self.columns, sketch)
+        return zero if self.item is None else attach_items(zero, CountedItems(ItemLines.empty(), {}), self.item)
 
     def tally(self, arrays: Arrays) -> Tally:
         """The tally of rows that hold every row of their users: score, outcome, group (its number), key, weight, count."""
@@ -73,6 +81,8 @@ class Recipe:
             weight=_plain(arrays["weight"]) if "weight" in arrays else None,
             count=_plain(arrays["count"]) if "count" in arrays else None,
             labelled=labelled,
+            items=hashed_users(_plain(arrays["item"])) if "item" in arrays else None,
+            item=self.item,
         )
 
     def users(self, keys: Array) -> Users:
@@ -93,7 +103,8 @@ class Recipe:
         if self.split is not None and not any(total.n_rows.values()):
             raise empty_split(self.split, self.n_rows)
         sketch = None if total.independent else total.sketch
-        return replace(total, dropped=self.dropped, sketch=sketch, split=None if self.split is None else str(self.split))
+        split = None if self.split is None else str(self.split)
+        return fold_lines(replace(total, dropped=self.dropped, sketch=sketch, split=split))
 
 
 def _plain(array: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -59,9 +60,19 @@ def _find(data: Paths) -> Iterable[str]:
         return [str(path)]
     matches = sorted(glob(_as_pattern(path), recursive=True))  # noqa: PTH207 (a pattern may be absolute)
     if not matches:
-        remote = "; evenscore reads local files" if "://" in str(data) else ""
-        raise FileError(f"no file {named(data)}{remote}")
+        hint = "; evenscore reads local files" if "://" in str(data) else _near_name(path)
+        raise FileError(f"no file {named(data)}{hint}")
     return [name for match in matches for name in (_files_in(Path(match)) if Path(match).is_dir() else [match])]
+
+
+def _near_name(path: Path) -> str:
+    """The data file that was probably meant, in the same folder."""
+    try:
+        names = {name.name.split(".")[0]: name for name in path.parent.iterdir() if file_kind(name.name) is not None}
+    except (OSError, ValueError):  # a folder that is not there, or cannot be
+        return ""
+    near = difflib.get_close_matches(path.name.split(".")[0], names, n=1)  # two files are not alike because both are .csv
+    return f"; did you mean {named(names[near[0]])}?" if near else ""
 
 
 def _as_pattern(path: Path) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from evenscore.engines.survey import Survey
 from evenscore.tables import Table
 from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.lattice_settings import lattice_settings
 
 FETCHED = ("fetch the needed columns and count in memory",)
 UNSURVEYED = {  # what is done whatever the data hold
@@ -42,7 +43,7 @@ class TallyPlan(Table):
 
     def to_dict(self) -> dict[str, Any]:
         """The plan in JSON-ready values."""
-        lattice = None if self.lattice is None else self.lattice.to_dict()
+        lattice = None if self.lattice is None else lattice_settings(self.lattice)
         return {
             "engine": self.engine,
             "steps": list(self.steps),

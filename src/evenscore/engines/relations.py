@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,19 +11,19 @@ from typing import Any
 from evenscore.data.spec import TallySpec
 from evenscore.engines.duck import (
     Duck,
-    connect,
     fetch_arrays,
     find_duckdb_fields,
+    is_old,
     relation_types,
     retry_step,
     select_columns,
     watch_progress,
 )
 from evenscore.engines.memory import tally_memory
-from evenscore.engines.parts import COUNTED_BYTES, Arrays
-from evenscore.engines.paths import parquet_in
+from evenscore.engines.parts import COUNTED_BYTES, ITEM_BYTES, Arrays
 from evenscore.engines.plans import FETCHED, TallyPlan
 from evenscore.engines.spill import MEMORY_LIMIT, parse_memory_limit, spill_folder
+from evenscore.engines.spreading import spill_parts
 from evenscore.engines.sql import DUCKDB, Fields
 from evenscore.engines.survey import Survey, take_survey
 from evenscore.tallies.tally_state import Tally
@@ -119,9 +118,10 @@ class ScanPlan:
 def plan_scan(scan: Scan) -> ScanPlan:
     """Survey a relation and decide into how many parts it must be cut."""
     facts = take_survey(Duck(scan.relation), scan.fields, scan.spec)
-    sizes = {"score": 8, "outcome": 1 if facts.recipe.binary else 8, "group": 1, "weight": 8, "count": 8}
+    sizes = {"score": 8, "outcome": 1 if facts.recipe.binary else 8, "group": 1, "weight": 8, "count": 8, "item": 8}
     handed_over = 8 + sum(sizes[name] for name in facts.selected)
-    return ScanPlan(facts, count_parts(facts.recipe.n_rows, 2 * handed_over + COUNTED_BYTES, scan.limit))
+    counted = COUNTED_BYTES + (ITEM_BYTES if facts.recipe.item is not None else 0)
+    return ScanPlan(facts, count_parts(facts.recipe.n_rows, 2 * handed_over + counted, scan.limit))
 
 
 def count_parts(n_rows: int, row_bytes: int, limit: int) -> int:
@@ -138,8 +138,13 @@ def tally_scan(scan: Scan, progress: Progress | None = None) -> Tally:
     if plan.n_parts == 1:
         arrays = _report_parts(iter([rows.fetchnumpy()]), report, recipe.n_rows, 0.0)
         return recipe.finish(recipe.add_up(map(recipe.tally, arrays)))
-    with watch_progress(scan.connection, lambda share: report(int(share * SPILLED * recipe.n_rows), recipe.n_rows)):
-        arrays = _report_parts(spill_parts(rows, plan.n_parts, scan.folder), report, recipe.n_rows, SPILLED)
+
+    def spread(done: float) -> None:
+        report(int(SPILLED * done), recipe.n_rows)
+
+    with watch_progress(scan.connection if is_old() else None, lambda share: spread(share * recipe.n_rows)):
+        parts = spill_parts(rows, plan.n_parts, scan.folder, nullable=plan.facts.nullable, spread=spread)
+        arrays = _report_parts(parts, report, recipe.n_rows, SPILLED)
         return recipe.finish(recipe.add_up(map(recipe.tally, arrays)))
 
 
@@ -149,26 +154,6 @@ def select_rows(relation: Any, facts: Survey) -> Any:
     key = "row_number() OVER () - 1" if facts.fields.user is None else facts.fields.key
     columns = {"key": key, **facts.selected}
     return rows.project(", ".join(f"{sql} AS {DUCKDB.name(name)}" for name, sql in columns.items()))
-
-
-def spill_parts(rows: Any, n_parts: int, folder: Path) -> Iterator[Arrays]:
-    """Write the rows of each user (``key``) into one of the parts, and hand over part by part."""
-    parts = folder / "parts"
-    numbered = rows.project(f"*, hash(key) % {n_parts} AS partition")
-    numbered.write_parquet(str(parts), partition_by=["partition"], compression="uncompressed", overwrite=True)
-    for number in range(n_parts):
-        part = parts / f"partition={number}"
-        if part.exists():
-            yield fetch_parquet(part)
-
-
-def fetch_parquet(folder: Path) -> Arrays:
-    """All columns of the files in a folder, which is then removed."""
-    with connect() as connection:
-        files = parquet_in(folder)
-        arrays = connection.execute(f"SELECT * FROM read_parquet({files}, hive_partitioning = false)").fetchnumpy()
-    shutil.rmtree(folder)
-    return arrays
 
 
 def _report_parts(parts: Iterator[Arrays], report: Progress, n_rows: int, start: float) -> Iterator[Arrays]:

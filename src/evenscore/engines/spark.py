@@ -1,8 +1,8 @@
 """Spark DataFrames, classic and Connect: the cluster adds up, and only sums come back. No RDDs, no Python call per user.
 
-Two ways, chosen by what the pilot saw. *Expressions*: each user's cells are collected and paired inside Spark; nothing needs to be
-installed on the workers, and the cost grows with the square of a user's cells. *Arrow*: rows are sorted by user within partitions
-and counted there by the same NumPy code that counts in memory; the cost per row hardly depends on the users.
+Two ways. *Arrow*, wherever the workers have evenscore: the rows of a user are brought into one partition and counted there by the
+same NumPy code that counts in memory; the cost per row hardly depends on the users. *Expressions*: each user's cells are collected
+and paired inside Spark; nothing needs to be installed on the workers, and the cost grows with the square of a user's cells.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from evenscore._version import __version__
 from evenscore.data.spec import TallySpec
 from evenscore.engines.lines import WIDTH, Lines, from_lines, hash_limit, to_lines
 from evenscore.engines.parts import Recipe
@@ -22,7 +24,7 @@ from evenscore.engines.plans import TallyPlan
 from evenscore.engines.spark_native import native_lines, native_users
 from evenscore.engines.sql import SPARK, find_fields
 from evenscore.engines.survey import Answers, Fact, Survey, take_survey
-from evenscore.errors import DataError, OptionError, require_option
+from evenscore.errors import DataError, OptionError, require_option, warn
 from evenscore.tallies.everyone import complete
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Array, Floats
@@ -45,8 +47,8 @@ FAMILIES = {
 }
 LABELS = ("string", "boolean", "date", "timestamp_ntz", "float", "double", "tinyint", "smallint", "int", "bigint")
 BATCH = 1 << 20  # rows that a worker counts at a time
-PILOT_ROWS = 200_000
-PAIRS_FOR_ARROW = 4.0  # pairs of cells for each row from which on expressions cost too much; see docs/scale.md
+UNSORTED = 1 << 22  # rows of a partition up to which a worker takes them all at once, in any order
+PROBES = 8  # tiny tasks that look for evenscore on the workers
 SCHEMA = "kind bigint, place bigint, " + ", ".join(f"v{i} double" for i in range(WIDTH))
 WAYS = ("expressions", "arrow")
 
@@ -85,21 +87,19 @@ class Spark:
 
 @dataclass(frozen=True, slots=True)
 class SparkPlan:
-    """What will be done with a DataFrame, and why. pairs_per_row: pairs of cells that users fill, for each row, in the pilot."""
+    """What will be done with a DataFrame, and why. workers: what was found on them, in words."""
 
     frame: Any
     facts: Survey
     way: str
-    pairs_per_row: float
-    longest: int
+    workers: str
 
     def describe(self) -> TallyPlan:
         """The plan in words."""
-        seen = f"{self.pairs_per_row:.1f} pairs of cells a row, most rows of a user seen: {self.longest:,}"
-        step = f"mapInArrow: sort rows by user within partitions and count them there ({seen})"
+        step = "mapInArrow: bring the rows of each user into one partition and count them there"
         if self.way == "expressions":
-            step = f"native expressions: collect each user's cells and pair them inside Spark ({seen})"
-        return TallyPlan.from_survey("spark", self.facts, "survey (one aggregate, the groups, a sample of users)", step)
+            step = "native expressions: collect each user's cells and pair them inside Spark"
+        return TallyPlan.from_survey("spark", self.facts, "survey (one aggregate, the groups)", f"{step} ({self.workers})")
 
 
 def tally_spark(data: Any, spec: TallySpec, *, way: str | None = None) -> Tally:
@@ -129,14 +129,54 @@ def choose_way(data: Any, spec: TallySpec, way: str | None) -> SparkPlan:
     fields = find_fields(spec, kinds, SPARK, "frame", expressions=places, labels=labels)
     engine = Spark(rename_columns(data, {column.name: places[column.name] for column in fields.every()}))
     facts = take_survey(engine, fields, spec)
-    pairs, longest = pilot(engine, facts)
     repeats = spec.user is None and spec.count is not None  # a person each, which expressions do not know
-    needs_arrow = repeats or spec.split is not None
+    needs_arrow = repeats or spec.split is not None or spec.item is not None
     if way == "expressions" and needs_arrow:
-        what = "repeat independent rows" if repeats else "split users"
+        what = "repeat independent rows" if repeats else "split users" if spec.split is not None else "bring items together"
         raise OptionError(f"way='expressions' cannot {what}; leave it out, or use way='arrow'")
-    chosen = way or ("arrow" if needs_arrow or pairs > PAIRS_FOR_ARROW else "expressions")
-    return SparkPlan(engine.frame, facts, chosen, pairs, longest)
+    if way is not None or needs_arrow:
+        return SparkPlan(engine.frame, facts, way or "arrow", "as way= says" if way else "as only it can do this")
+    missing = missing_on_workers(data)
+    if missing is None:
+        return SparkPlan(engine.frame, facts, "arrow", "the workers have evenscore")
+    warn(f"{missing}, so Spark's own expressions do the work, at more than twice the cost; install evenscore {__version__} there")
+    return SparkPlan(engine.frame, facts, "expressions", missing)
+
+
+_MISSING: WeakKeyDictionary[Any, str | None] = WeakKeyDictionary()  # by session, so that each is asked once
+
+
+def missing_on_workers(data: Any) -> str | None:
+    """Why the workers cannot count with evenscore, in words; None if they can."""
+    session = data.sparkSession
+    if session not in _MISSING:
+        _MISSING[session] = _probe_workers(session)
+    return _MISSING[session]
+
+
+def _probe_workers(session: Any) -> str | None:
+    def find_versions(batches: Iterator[Any]) -> Iterator[Any]:  # sent as it is: needs nothing of evenscore on the other side
+        import pyarrow
+
+        try:
+            import evenscore
+
+            version = evenscore.__version__
+        except ImportError:
+            version = ""
+        n_rows = sum(batch.num_rows for batch in batches)
+        yield pyarrow.RecordBatch.from_arrays([pyarrow.array([version] * n_rows, pyarrow.string())], ["version"])
+
+    try:
+        rows = session.range(0, PROBES, 1, PROBES).mapInArrow(find_versions, "version string").collect()
+    except Exception as error:  # no Python there, or no PyArrow, or a cluster that allows neither
+        if not type(error).__module__.startswith("pyspark"):
+            raise
+        return "Spark's workers cannot run Python with PyArrow"
+    others = {row[0] for row in rows} - {__version__}
+    if not others:
+        return None
+    return "Spark's workers have no evenscore" if "" in others else f"Spark's workers have evenscore {', '.join(sorted(others))}"
 
 
 def type_kind(name: str) -> str:
@@ -164,22 +204,6 @@ def with_column(data: Any, name: str, used: list[str], make: Callable[[list[str]
     return placed.select(*(column for other, column in held.items() if other != name), expr(make(places)).alias(name))
 
 
-def pilot(engine: Spark, facts: Survey) -> tuple[float, int]:
-    """Pairs of cells that users fill at most, for each row, and the most rows of a user; from a sample of users."""
-    if facts.fields.user is None:
-        return 1.0, 1
-    every = max(1, facts.recipe.n_rows // PILOT_ROWS)
-    user = facts.fields.user.sql
-    sampled = f"pmod(xxhash64({user}), {every}) = 0"
-    where = sampled if facts.fields.counted is None else f"{sampled} AND {facts.fields.counted}"
-    from pyspark.sql.functions import expr
-
-    counts = engine.frame.where(where).groupBy(expr(user).alias("u")).agg(expr("count(*)").alias("n"))
-    cells = f"least(n, {facts.recipe.lattice.n_cells * len(facts.texts)})"
-    n_rows, n_pairs, longest = counts.selectExpr("sum(n)", f"sum({cells} * ({cells} + 1) / 2)", "max(n)").collect()[0]
-    return (float(n_pairs) / float(n_rows), int(longest)) if n_rows else (1.0, 1)
-
-
 def add_up_lines(plan: SparkPlan, stack: contextlib.ExitStack) -> Any:
     """A DataFrame of the tally's lines; what Spark holds for it is let go when the stack closes."""
     from pyspark.sql.functions import expr
@@ -193,13 +217,28 @@ def add_up_lines(plan: SparkPlan, stack: contextlib.ExitStack) -> Any:
         stack.callback(users.unpersist)
         lines = native_lines(users, recipe, facts.has_unlabelled)
     else:
-        whole = base if facts.fields.user is None else base.repartition("key").sortWithinPartitions("key")
-        lines = whole.mapInArrow(worker(recipe, facts.has_unlabelled), SCHEMA)
+        whole, in_order = base, True
+        if facts.fields.user is not None:
+            whole, in_order = bring_together(base, recipe.n_rows)
+        lines = whole.mapInArrow(worker(recipe, facts.has_unlabelled, in_order=in_order), SCHEMA)
     return lines.groupBy("kind", "place").agg(*(expr(f"sum(v{i})").alias(f"v{i}") for i in range(WIDTH)))
 
 
-def worker(recipe: Recipe, has_unlabelled: bool = False) -> Any:
-    """What counts a partition whose rows are sorted by user; a function that can be sent to the workers.
+def bring_together(rows: Any, n_rows: int) -> tuple[Any, bool]:
+    """The rows of each user in one partition, and whether they are in order there.
+
+    Each partition gives up to a hundred thousand sums, and workers sort what they count anyway. So there are as few partitions as
+    make sense, and Spark need not sort those that a worker can take at once.
+    """
+    most = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions"))
+    n_partitions = min(most, -(-n_rows // BATCH))
+    if n_rows <= UNSORTED * n_partitions:
+        return rows.repartition(n_partitions, "key"), False
+    return rows.repartition("key").sortWithinPartitions("key"), True
+
+
+def worker(recipe: Recipe, has_unlabelled: bool = False, *, in_order: bool = True) -> Any:
+    """What counts a partition that holds whole users, in order or not; a function that can be sent to the workers.
 
     has_unlabelled: whether rows of any partition have no outcome, so that each gives its sums of all rows.
     """
@@ -207,7 +246,7 @@ def worker(recipe: Recipe, has_unlabelled: bool = False) -> Any:
 
     def count_partition(batches: Iterator[Any]) -> Iterator[Any]:
         total: Tally | None = None
-        for arrays in whole_users(batches):
+        for arrays in whole_users(batches) if in_order else all_at_once(batches):
             part = recipe.tally(arrays)
             total = part if total is None else total + part
         if total is not None:
@@ -220,10 +259,7 @@ def whole_users(batches: Iterator[Any]) -> Iterator[dict[str, Array]]:
     """Arrow batches, sorted by key, as arrays that end where a user ends."""
     waiting: list[dict[str, Array]] = []
     n_rows = 0
-    for batch in batches:
-        arrays = {name: _from_arrow(batch.column(i)) for i, name in enumerate(batch.schema.names)}
-        if len(arrays["key"]) == 0:
-            continue
+    for arrays in _filled(batches):
         waiting.append(arrays)
         n_rows += len(arrays["key"])
         if n_rows < BATCH:
@@ -237,6 +273,19 @@ def whole_users(batches: Iterator[Any]) -> Iterator[dict[str, Array]]:
         n_rows = len(key) - end
     if waiting:
         yield _join_arrays(waiting)
+
+
+def all_at_once(batches: Iterator[Any]) -> Iterator[dict[str, Array]]:
+    """Arrow batches as one dict of arrays, if there are any rows."""
+    waiting = list(_filled(batches))
+    if waiting:
+        yield _join_arrays(waiting)
+
+
+def _filled(batches: Iterator[Any]) -> Iterator[dict[str, Array]]:
+    for batch in batches:
+        if batch.num_rows:
+            yield {name: _from_arrow(batch.column(i)) for i, name in enumerate(batch.schema.names)}
 
 
 def _join_arrays(batches: list[dict[str, Array]]) -> dict[str, Array]:

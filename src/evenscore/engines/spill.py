@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from evenscore.errors import FileError, OptionError, shortened
+from evenscore.saving import unfinished
 
 MEMORY_LIMIT = "1GB"
 PREFIX = ".evenscore-spill-"  # hidden, so that reading a folder around it does not take it for data
@@ -69,7 +70,7 @@ def spill_folder() -> Iterator[Path]:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
     except OSError as error:
         raise FileError(f"cannot make a temporary folder in {parent}: {error.strerror or error}") from None
-    with (folder / "new").open("w") as lock:
+    with unfinished(folder), (folder / "new").open("w") as lock:
         _take(lock)
         Path(lock.name).replace(folder / LOCK)  # nobody ever sees it unlocked
         try:
@@ -93,7 +94,7 @@ def process_folder() -> Path | None:
 
 @atexit.register
 def remove_process_folder() -> None:
-    """Remove what this process has spilled; for those who end it without Python's own farewell."""
+    """Remove what this process has spilled."""
     if os.getpid() in _FOLDERS:
         _FOLDERS.pop(os.getpid())[1].close()
 

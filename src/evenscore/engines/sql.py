@@ -17,6 +17,7 @@ from evenscore.engines.identity import DUCKDB_IDS, NUMBERS, SPARK_IDS, TEXT_HINT
 from evenscore.errors import DataError, EvenscoreError, OptionError, no_column
 
 NUMERIC_ROLES = ("score", "outcome", "weight", "count")
+ID_ROLES = ("user", "item")
 TOLD_APART = 2**53  # from here on floats skip integers
 PLAIN_TEXT = re.compile(r"[\w .,:;/()+*=<>&|#@!?~^-]*", re.ASCII)  # no quotes, backslashes and $, which settings may change
 
@@ -138,10 +139,11 @@ class Fields:
     weight: Field | None
     count: Field | None
     nulls: str
+    item: Field | None = None
 
     def every(self) -> list[Field]:
         """All columns, in the order in which they are checked."""
-        others = [field for field in (self.user, self.weight, self.count) if field is not None]
+        others = [field for field in (self.user, self.item, self.weight, self.count) if field is not None]
         return [self.score, self.outcome, *self.groups, *others]
 
     @property
@@ -186,7 +188,11 @@ class Fields:
     def key(self) -> str:
         """SQL for who a row belongs to, as an integer: the id, or the hash that ``coding`` computes."""
         assert self.user is not None
-        known, sql = self.identity, self.user.sql
+        return self.key_of(self.user)
+
+    def key_of(self, field: Field) -> str:
+        """The same of ids in any column."""
+        known, sql = self.dialect.ids[field.kind], field.sql
         if known.text is None:
             return str(known.hash or known.integer).format(x=sql)
         by_text = self.dialect.md5_key.format(x=known.text.format(x=sql))
@@ -194,6 +200,13 @@ class Fields:
             return by_text
         integer = known.integer.format(x=sql)
         return f"CASE WHEN {integer} IS NULL THEN {by_text} ELSE {integer_hash(self.dialect, integer)} END"
+
+    @property
+    def item_hash(self) -> str:
+        """SQL for the hash of a row's item, which is what items are known by."""
+        assert self.item is not None
+        key = self.key_of(self.item)
+        return key if self.dialect.ids[self.item.kind].hashed else integer_hash(self.dialect, key)
 
 
 def find_fields(
@@ -216,8 +229,8 @@ def find_fields(
         kind = kinds[name]
         if role in NUMERIC_ROLES and kind not in NUMBERS:
             raise DataError(f"column {shortened(name)} ({role}) holds {'text' if kind == 'text' else 'other things'}, not numbers")
-        if role == "user":
-            require_identity(dialect, kind, f"column {shortened(name)} (user)")
+        if role in ID_ROLES:
+            require_identity(dialect, kind, f"column {shortened(name)} ({role})")
         return Field(name, role, kind, sql, (labels or {}).get(name, sql))
 
     groups = spec.group if isinstance(spec.group, list | tuple) else [spec.group]
@@ -230,6 +243,7 @@ def find_fields(
         weight=None if spec.weight is None else find("weight", spec.weight),
         count=None if spec.count is None else find("count", spec.count),
         nulls=spec.nulls,
+        item=None if spec.item is None else find("item", spec.item),
     )
 
 

@@ -13,11 +13,11 @@ from evenscore.data.columns import LARGEST, Column, shortened
 from evenscore.data.groups import MAX_GROUPS, groups_of, label_from_text
 from evenscore.data.observations import EXACT, SCALE_WEIGHTS, SMALLEST, nobody_counts, nothing_left, null_hint
 from evenscore.data.spec import TallySpec
-from evenscore.engines.identity import TEXT_HINT
+from evenscore.engines.identity import TEXT_HINT, Identity
 from evenscore.engines.memory import check_outside
 from evenscore.engines.parts import Recipe
 from evenscore.engines.sql import TOLD_APART, Field, Fields, group_code
-from evenscore.errors import DataError
+from evenscore.errors import DataError, OptionError
 from evenscore.tallies.axis import Quantiles
 from evenscore.tallies.lattice import Lattice
 from evenscore.types import Array, Floats, Ints
@@ -101,6 +101,11 @@ class Survey:
     has_unlabelled: bool
 
     @property
+    def nullable(self) -> tuple[str, ...]:
+        """Which of the columns that counting needs hold nulls."""
+        return ("outcome",) if self.has_unlabelled else ()
+
+    @property
     def selected(self) -> dict[str, str]:
         """SQL for the columns that counting needs, by short names; an unknown outcome is null."""
         f = self.fields
@@ -114,6 +119,8 @@ class Survey:
             columns["outcome"] = f"CASE WHEN {f.known} THEN {f.outcome.number} END"
         if self.recipe.binary:
             columns["outcome"] = f"CAST({columns['outcome']} AS TINYINT)"
+        if f.item is not None:
+            columns["item"] = f.item_hash
         if f.weight is not None:
             columns["weight"] = f.weight.number
         if f.count is not None:
@@ -123,6 +130,11 @@ class Survey:
 
 def take_survey(engine: Engine, fields: Fields, spec: TallySpec) -> Survey:
     """Ask the engine; raises when the data is not as it must be."""
+    if spec.split is not None and spec.item is not None:
+        raise OptionError(
+            "split= with item= needs the rows in memory, as items that belong to a group are split as a whole; allow more memory "
+            "(memory_limit=), or write two files"
+        )
     demands = list_demands(fields)
     facts = _ask_facts(engine, fields, demands)
     dropped = _look_for_nulls(engine, fields, facts)
@@ -151,6 +163,7 @@ def take_survey(engine: Engine, fields: Fields, spec: TallySpec) -> Survey:
         n_users=min(n_counted, max(1, int(facts.get("n_users", n_counted)))),
         split=spec.split,
         dropped=dropped,
+        item=None if fields.item is None else fields.item.name,
     )
     return Survey(fields, recipe, texts, has_unlabelled=facts["n_labelled"] < n_counted)
 
@@ -246,14 +259,22 @@ def list_demands(fields: Fields) -> list[Demand]:
     if fields.count is not None and fields.count.kind in ("float", "decimal"):
         fractional = f"{fields.count.number} <> floor({fields.count.number})"
         demands.append(Demand(fields.count, fractional, "is not a whole number", "; for survey weights use weight="))
-    if fields.user is not None and fields.identity.refused is not None:
-        demands.append(Demand(fields.user, fields.identity.refused.format(x=fields.user.sql), fields.identity.complaint, TEXT_HINT))
-    if fields.user is not None and fields.user.kind == "float":
-        user = fields.user.number
-        limit = f"CASE WHEN lower(typeof({fields.user.sql})) = 'float' THEN {2**24} ELSE {TOLD_APART} END"
-        not_whole = f"{user} <> floor({user}) OR abs({user}) > {limit}"
+    for ids in (fields.user, fields.item):
+        if ids is not None:
+            demands += _demand_identities(ids, fields.dialect.ids[ids.kind])
+    return demands
+
+
+def _demand_identities(ids: Field, identity: Identity) -> list[Demand]:
+    """What a column of ids may not hold."""
+    demands = []
+    if identity.refused is not None:
+        demands.append(Demand(ids, identity.refused.format(x=ids.sql), identity.complaint, TEXT_HINT))
+    if ids.kind == "float":
+        limit = f"CASE WHEN lower(typeof({ids.sql})) = 'float' THEN {2**24} ELSE {TOLD_APART} END"
+        not_whole = f"{ids.number} <> floor({ids.number}) OR abs({ids.number}) > {limit}"
         complaint = "holds fractions, or floats too large to tell ids apart,"
-        demands.append(Demand(fields.user, not_whole, complaint, "; ids are integers, text or UUIDs"))
+        demands.append(Demand(ids, not_whole, complaint, "; ids are integers, text or UUIDs"))
     return demands
 
 

@@ -21,7 +21,7 @@ DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 MOMENT = DAY + r"[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
 ZONED = MOMENT + r"([zZ]|[-+][0-9]{2}(:?[0-9]{2})?)"
 LONG_INTEGERS = ("UBIGINT", "HUGEINT")  # for those that 63 bits cannot hold
-IDS = ("user", "query")  # roles of columns that only tell apart
+IDS = ("user", "item", "query")  # roles of columns that only tell apart
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from evenscore.estimation.comparison import Comparison
-from evenscore.estimation.inference import correlation, draw_normal, small_sample, standard_errors
+from evenscore.estimation.inference import CommonNormals, correlation, draw_standard, small_sample, standard_errors
 from evenscore.estimation.kernels import Smoother
+from evenscore.estimation.laws import stack
 from evenscore.estimation.nulls import Dispersion, Null
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.estimation.spreads import NumberLaw, SideLaw, scaled_law, score_error
+from evenscore.estimation.spreads import NumberLaw, SideLaw, scaled_law
 from evenscore.tallies.view import GroupView, residual_covariance
 from evenscore.types import Floats, Mask
 
@@ -41,7 +42,7 @@ class Differences:
             shared = self.together * self.side_a.law.se * self.side_b.law.se
             both = NumberLaw(self.side_a.law.minus(self.side_b.law, shared))
             return both.limits(self.values, z)
-        (low_a, high_a), (low_b, high_b) = self.side_a.limits(self.level_a, z), self.side_b.limits(self.level_b, z)
+        (low_a, low_b), (high_a, high_b) = _limits_of_both(self.side_a, self.level_a, self.side_b, self.level_b, z)
         below = _joined(self.level_a - low_a, high_b - self.level_b, self.together)
         above = _joined(high_a - self.level_a, self.level_b - low_b, self.together)
         return self.values - below, self.values + above
@@ -91,15 +92,26 @@ class ShownGap(Differences):
         rest = {name: value[keep] for name, value in kept.items()}
         return ShownGap(**rest, corr=corr[np.ix_(keep, keep)], side_a=side_a.at(keep), side_b=side_b.at(keep))
 
-    def band(self, alpha: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    def maxima(self, rng: CommonNormals) -> Floats:
+        """The largest of all gaps in normal quantiles, in draws of what chance does to them, (DRAWS,)."""
+        known = self.is_known
+        return np.abs(draw_standard(self.corr[np.ix_(known, known)], rng)).max(axis=1, initial=0.0).astype(np.float64)
+
+    def band(self, alpha: float, maxima: Floats) -> tuple[Floats, Floats]:
         """Limits of all gaps at once."""
         known = self.is_known
         low, high = np.full(len(known), np.nan), np.full(len(known), np.nan)
         if known.any():
-            maxima = np.abs(draw_normal(self.corr[np.ix_(known, known)], rng)).max(axis=1)
             lower, upper = self.limits(float(np.quantile(maxima, 1 - alpha)))
             low[known], high[known] = lower[known], upper[known]
         return low, high
+
+
+def _limits_of_both(side_a: SideLaw, level_a: Floats, side_b: SideLaw, level_b: Floats, z: Floats | float) -> tuple[Floats, Floats]:
+    """The lower and the upper limits of two sides, (2, n) each."""
+    z = np.broadcast_to(z, level_a.shape)
+    low, high = stack([side_a, side_b]).limits(np.concatenate([level_a, level_b]), np.concatenate([z, z]))
+    return low.reshape(2, -1), high.reshape(2, -1)
 
 
 def _joined(one: Floats, other: Floats, together: Floats) -> Floats:
@@ -109,13 +121,14 @@ def _joined(one: Floats, other: Floats, together: Floats) -> Floats:
 def shown_gap(comparison: Comparison, points: Floats, smoothing: Smoothing, null: Null) -> ShownGap:
     """The gap at the points; the null only tells how outcomes scatter and how a user's rows go together."""
     a, b = comparison.sides
-    smooth_a, smooth_b = comparison.smoothers(points, smoothing)
+    smooth_a, smooth_b = comparison.smoothers(points, smoothing, sloped=not a.tally.binary)
     spread = null.spread(smooth_a.matrix, smooth_b.matrix)
     level_a, level_b = (_level(view, smooth) for view, smooth in ((a, smooth_a), (b, smooth_b)))
     if isinstance(spread.side_a, NumberLaw) and isinstance(spread.side_b, NumberLaw):
         return _of_numbers(comparison, smooth_a, level_a, spread.side_a, smooth_b, level_b, spread.side_b, spread)
     level_a, level_b = np.clip(level_a, 0, 1), np.clip(level_b, 0, 1)
-    se_a, se_b = score_error(spread.side_a, level_a), score_error(spread.side_b, level_b)
+    low, high = _limits_of_both(spread.side_a, level_a, spread.side_b, level_b, 1.0)
+    se_a, se_b = (high - low) / 2  # of a rate without a single event it is not 0
     return ShownGap(
         values=level_a - level_b,
         se=_joined(se_a, se_b, spread.together),

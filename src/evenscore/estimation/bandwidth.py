@@ -10,7 +10,6 @@ from evenscore.errors import warn
 from evenscore.estimation.kernels import FEW_CELLS, local_fits
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.tallies.lattice import MAX_CELLS, Lattice
-from evenscore.tallies.tally_state import CellSums
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
@@ -19,16 +18,10 @@ CANDIDATES = 24
 FEWEST_TOLD = 1e-3  # of a user: however rare an outcome is, nothing is smoothed more than four times as wide
 
 
-def spread(sums: Sequence[CellSums]) -> float:
+def spread(views: Sequence[GroupView]) -> float:
     """The standard deviation of the score within groups, on the axis."""
-    squares, weight = 0.0, 0.0
-    for group in sums:
-        total = group.W.sum()
-        if total > 0:
-            mean = group.W @ group.position / total
-            squares += float(group.W @ (group.position - mean) ** 2)
-            weight += float(total)
-    return float(np.sqrt(squares / weight)) if weight > 0 else 0.0
+    weight = sum(view.total for view in views)
+    return float(np.sqrt(sum(view.scatter for view in views) / weight)) if weight > 0 else 0.0
 
 
 def harmonic_users(n_users: Sequence[int]) -> float:
@@ -52,7 +45,7 @@ def settle(smoothing: Smoothing, views: Sequence[GroupView], say: Callable[[str]
     rare: for a difference of curves, in which the bias of a wide bandwidth cancels: wider where 0/1 outcomes are rare.
     """
     tally = views[0].tally
-    if spread([view.sums for view in views]) == 0 and isinstance(smoothing.bandwidth, str):
+    if spread(views) == 0 and isinstance(smoothing.bandwidth, str):
         return by_rule(smoothing, views)
     smoothing = by_rule(smoothing, views, rare=rare)
     narrow = narrow_words(tally.lattice, smoothing)
@@ -76,7 +69,7 @@ def _rule_width(smoothing: Smoothing, views: Sequence[GroupView], rare: bool) ->
         tally, weighting = views[0].tally, views[0].weighting
         groups = [GroupView.of(tally, tally.groups[index], weighting) for view in views for index in view.members]
         return float(np.exp(np.mean([np.log(risk_bandwidth(group, smoothing)) for group in groups])))
-    deviation = spread([view.sums for view in views])
+    deviation = spread(views)
     users = harmonic_users([view.n_users for view in views]) * (_informative(views) if rare else 1.0)
     return rule_of_thumb(smoothing, deviation=deviation, users=users)
 
@@ -88,7 +81,7 @@ def _informative(views: Sequence[GroupView]) -> float:
     """
     if not views[0].tally.binary:
         return 1.0
-    rate = sum(view.sums.Y.sum() for view in views) / sum(view.sums.W.sum() for view in views)
+    rate = sum(view.sums.Y.sum() for view in views) / sum(view.total for view in views)
     return max(float(4 * rate * (1 - rate)), FEWEST_TOLD)
 
 
@@ -120,12 +113,18 @@ def risk_bandwidth(view: GroupView, smoothing: Smoothing) -> float:
     if len(candidates) == 1:
         return float(candidates[0])
     risks = (fold_risks if view.folds.W.any() else residual_risks)(view, candidates, smoothing)
-    return float(candidates[int(np.argmin(risks))])
+    return least_risk(view, candidates, risks)
+
+
+def least_risk(view: GroupView, candidates: Floats, risks: Floats) -> float:
+    """The bandwidth with the smallest risk, and the widest of those that are as good: all are, of outcomes that are all equal."""
+    as_good = risks <= risks.min() + 1e-12 * float(view.sums.Y2.sum())
+    return float(candidates[np.flatnonzero(as_good)[-1]])
 
 
 def risk_candidates(view: GroupView) -> Floats:
     """Bandwidths to choose from."""
-    deviation = spread([view.sums])
+    deviation = spread([view])
     if deviation == 0:
         return np.array([1.0])
     return np.geomspace(max(FEW_CELLS * view.lattice.cell_width, 0.02 * deviation), 3 * deviation, CANDIDATES)
@@ -169,7 +168,7 @@ def residual_risks(view: GroupView, candidates: Floats, smoothing: Smoothing) ->
     """
     sums = view.sums
     cells = np.flatnonzero(sums.W > 0)
-    pilot_width = rule_of_thumb(smoothing.at("test"), deviation=spread([sums]), users=float(view.n_users))
+    pilot_width = rule_of_thumb(smoothing.at("test"), deviation=spread([view]), users=float(view.n_users))
     pilot = np.nan_to_num(smoothing.at(pilot_width).matrix(sums.position, sums.position, sums.W) @ sums.Y)
     residual = view.pairs.residual(pilot, pilot)
     risks = []

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
+from evenscore.errors import hush
 from evenscore.estimation.bandwidth import NARROWEST, finer_words, settle
 from evenscore.estimation.kernels import Smoother, inverse_weight
-from evenscore.estimation.smoothing import Smoothing, unsmoothed
+from evenscore.estimation.smoothing import AmongCells, Smoothing, unsmoothed
+from evenscore.tables import figures
 from evenscore.tallies.pairs import PairMatrices
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
-OVERLAP = np.array([0.05, 0.95])
+CELLS_A_BANDWIDTH = 8  # at least, where cells are joined
 SIDE_BYTES = 1 << 29  # of dense pair matrices that are kept for the next comparison
 # Of the rule of thumb, for tests of a gap: of 100 bumps four more are found than at 1, and two fewer slopes (docs/parity-tests.md).
 TESTED = 0.8
@@ -25,17 +27,15 @@ SHARED = 0.5  # of the people of each side: so many have one of few scores that 
 DENSE = 0.75  # two groups that fill less than this share of all groups' cells are compared on their own, as if there were no others
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Comparison:
     """Two sides on the same cells (n_cells,): those that either has rows in, and maybe more.
 
-    cross: pair matrices of users that both have. weight, outcome: (n_cells,), the sums of both together; position: where people of
-    both lie in the cells, on the axis.
+    weight, outcome: (n_cells,), the sums of both together; position: where people of both lie in the cells, on the axis.
     """
 
     a: GroupView
     b: GroupView
-    cross: PairMatrices | None
     weight: Floats
     outcome: Floats
     position: Floats
@@ -44,16 +44,30 @@ class Comparison:
     def of(cls, a: GroupView, b: GroupView) -> Comparison:
         """Two views on the same cells."""
         weight, outcome = a.sums.W + b.sums.W, a.sums.Y + b.sums.Y
-        mean = np.full(a.lattice.n_cells, np.nan)
-        mean[a.cells] = np.where(weight > 0, (a.sums.X + b.sums.X) * inverse_weight(weight), np.nan)
-        return cls(a, b, a.shared_pairs(b), weight, outcome, a.lattice.positions(mean)[a.cells])
+        # Weighted, but the plain mean of two equal places where nobody is.
+        share = np.divide(a.sums.W, weight, out=np.full_like(weight, 0.5), where=weight > 0)
+        return cls(a, b, weight, outcome, b.sums.position + share * (a.sums.position - b.sums.position))
+
+    @cached_property
+    def cross(self) -> PairMatrices | None:
+        """Pair matrices of users that both have."""
+        return self.a.shared_pairs(self.b)
+
+    def joined(self, bandwidth: float) -> Comparison:
+        """The same on cells of which a bandwidth spans so many that it makes no difference (docs/lattice.md).
+
+        Bandwidths that are nearly the same have the same cells, so that what belongs to a group is made once for all its pairs.
+        """
+        step = 2 ** (np.floor(4 * np.log2(bandwidth / CELLS_A_BANDWIDTH)) / 4)
+        a, b = (side.joined(float(step)) for side in self.sides)
+        return self if a is self.a else Comparison.of(a, b)
 
     @property
     def sides(self) -> tuple[GroupView, GroupView]:
         """Both."""
         return self.a, self.b
 
-    @property
+    @cached_property
     def unsmoothed(self) -> bool:
         """Whether there are so few scores that each is a point of its own, and most people have one that both sides have."""
         return unsmoothed(self.a.lattice, self.a.sums, self.b.sums) and self._share_values
@@ -68,9 +82,9 @@ class Comparison:
         """Sides with few scores of their own, which the other side hardly has: calibrated, scores of two groups never coincide."""
         return [] if self.unsmoothed else [side for side in self.sides if unsmoothed(side.lattice, side.sums)]
 
-    def smoothers(self, points: Floats, smoothing: Smoothing) -> list[Smoother]:
-        """The smoother of each side; few values of its own are joined by straight lines."""
-        return [smoothing.smoother(side, points, between=not self.unsmoothed) for side in self.sides]
+    def smoothers(self, points: Floats, smoothing: Smoothing, *, sloped: bool = False) -> list[Smoother]:
+        """The smoother of each side, with slopes if they are needed; few values of its own are joined by straight lines."""
+        return [smoothing.smoother(side, points, between=not self.unsmoothed, sloped=sloped) for side in self.sides]
 
     def settle(self, smoothing: Smoothing) -> Smoothing:
         """The smoothing with the bandwidth that both sides share; a rule gives no more than half of where they overlap.
@@ -91,17 +105,19 @@ class Comparison:
         """The curve of both sides together at the cells, (n_cells,); a cell that nothing can be fitted at has its mean."""
         if self.unsmoothed:
             return self.outcome * inverse_weight(self.weight)
-        return smoothing.fit_at_cells(self.position, self.weight, self.outcome)
+        return self.among(smoothing.kernel, smoothing.h).fit(self.weight, self.outcome, smoothing.degree)
 
     def pooled_matrix(self, smoothing: Smoothing) -> Floats:
         """The same as a matrix on the summed outcomes, (n_cells, n_cells)."""
-        means = np.diag(inverse_weight(self.weight))
         if self.unsmoothed:
-            return means
-        matrix = smoothing.matrix(self.position, self.position, self.weight)
-        alone = ~np.isfinite(matrix).all(axis=1)
-        matrix[alone] = means[alone]
-        return matrix
+            return np.diag(inverse_weight(self.weight))
+        return self.among(smoothing.kernel, smoothing.h).matrix(self.weight, smoothing.degree)
+
+    @cached_property
+    def among(self) -> Callable[[str, float], AmongCells]:
+        """The cells seen from each other, with a kernel and a bandwidth; made once for all fits at the cells."""
+        position = self.position
+        return lru_cache(maxsize=1)(lambda kernel, h: Smoothing(0, kernel, h).among(position))
 
     def residual_pairs(self, fit: Floats) -> tuple[Floats, Floats, Floats | None]:
         """R of side a, of side b and across, (n_cells, n_cells) each, for residuals from one fit at the cells."""
@@ -124,7 +140,9 @@ class Sides:
     @cached_property
     def whole(self) -> GroupView:
         """All groups together."""
-        return GroupView.whole(self.tally, self.weighting)
+        whole = GroupView.whole(self.tally, self.weighting)
+        pairs_of = lru_cache(maxsize=2)(lambda places: whole.pairs_at(np.frombuffer(places, dtype=np.int64)))
+        return replace(whole, pairs_at=lambda places: pairs_of(places.tobytes()))
 
     def compare(self, a: int, b: int | None) -> Comparison:
         """Two of the groups, by position in the tally, or a group and all others (None)."""
@@ -146,6 +164,13 @@ class Sides:
         return sorted(range(len(pairs)), key=tile)
 
 
+def join_views(views: Sequence[GroupView], smoothing: Smoothing) -> list[GroupView]:
+    """Views on the same cells, joined as far as the narrowest bandwidth of their own curves allows."""
+    # Hushed: those who smooth say that a bandwidth is narrow.
+    widths = [settle(smoothing, [view], hush, rare=True).h for view in views if view.n_rows > 0]
+    return [view.joined(min(widths) / CELLS_A_BANDWIDTH) for view in views] if widths else list(views)
+
+
 def compare_groups(tally: Tally, a: Any, b: Any, weighting: str) -> Comparison:
     """Two groups, on the cells that either has rows in."""
     views = [GroupView.of(tally, group, weighting) for group in (a, b)]
@@ -155,9 +180,7 @@ def compare_groups(tally: Tally, a: Any, b: Any, weighting: str) -> Comparison:
 
 def compare_rest(own: GroupView, whole: GroupView) -> Comparison:
     """A group and all others together, which are the whole less the group."""
-    rest = whole.less(own)
-    cells = np.flatnonzero(own.sums.W + rest.sums.W > 0)
-    return Comparison.of(own.at(cells), rest.at(cells))
+    return Comparison.of(own.at(whole.used), whole.less(own).at(whole.used))
 
 
 def overlap(comparison: Comparison) -> tuple[float, float]:
@@ -165,7 +188,7 @@ def overlap(comparison: Comparison) -> tuple[float, float]:
 
     Both are the same place when all people share one cell, inside which nothing is known.
     """
-    limits = np.array([side.quantiles(OVERLAP) for side in comparison.sides])
+    limits = np.array([side.bulk for side in comparison.sides])
     if _shared_cell(comparison) is not None:
         return float(limits.mean()), float(limits.mean())
     return float(limits[:, 0].max()), float(limits[:, 1].min())
@@ -190,11 +213,12 @@ def no_overlap(comparison: Comparison) -> str:
     cell = _shared_cell(comparison)
     if cell is not None:
         low, high = comparison.a.lattice.limits(np.array([cell]), comparison.a.score[comparison.weight > 0])
+        where = f"from {figures(low[0])} to {figures(high[0])}"
         return (
-            f"all scores are in one of the {comparison.a.lattice.n_cells} cells, from {low[0]:.3g} to {high[0]:.3g}, inside which "
+            f"all scores are in one of the {comparison.a.lattice.n_cells} cells, {where}, inside which "
             f"nothing can be compared; {finer_words(comparison.a.lattice)}"
         )
     for side in comparison.sides:
-        low, high = side.lattice.to_score(side.quantiles(OVERLAP))
-        ranges.append(f"{side.name} has 90 % of its scores in [{low:.3g}, {high:.3g}]")
-    return f"the scores of the two do not overlap: {ranges[0]}, {ranges[1]}"
+        low, high = side.lattice.to_score(side.bulk)
+        ranges.append(f"from {figures(low)} to {figures(high)} in {side.name}")
+    return f"the scores of the two do not overlap: 90 % lie {ranges[0]}, and {ranges[1]}"

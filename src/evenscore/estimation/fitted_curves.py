@@ -13,16 +13,17 @@ from evenscore.data.columns import number_array
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import OptionError, hush, require_alpha, shortened
 from evenscore.estimation.bandwidth import settle
+from evenscore.estimation.guides import Guide, narrowed
 from evenscore.estimation.inference import seeded, simultaneous_quantile, small_sample, standard_errors, tells_spread
-from evenscore.estimation.kernels import Smoother
-from evenscore.estimation.smoothing import FEW_VALUES, Smoothing
-from evenscore.estimation.spreads import side_law, user_correlation
+from evenscore.estimation.one_side import side_spread, user_correlation
+from evenscore.estimation.smoothing import FEW_VALUES, Smoothing, unsmoothed
 from evenscore.tables import Table, json_ready
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
 from evenscore.types import Floats
 
+PEOPLE_BINS, SHOWN_POINTS = 30, 5  # for pictures and for tables that are shown
 GRID_POINTS = 50
 MOST_POINTS = 1000  # of a grid that is given; the work grows with its cube
 
@@ -55,7 +56,19 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Curves(Table):
-    """The expected outcome given the score, for each group; made by ``es.curves``."""
+    """The expected outcome given the score, for each group; made by ``es.curves``.
+
+    people: for each curve where the group's people are, scores and shares of (2, PEOPLE_BINS); for pictures.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> people = es.simulate(300, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    >>> tally = es.tally(people, score="score", outcome="outcome", group="group", user="user")
+    >>> curves = es.curves(tally, grid=[0.3, 0.6])
+    >>> [(row["group"], row["score"], round(row["estimate"], 2)) for row in curves.rows()]
+    [('a', 0.3, 0.32), ('a', 0.6, 0.6), ('b', 0.3, 0.16), ('b', 0.6, 0.44)]
+    """
 
     curves: tuple[Curve, ...]
     degree: int
@@ -65,6 +78,7 @@ class Curves(Table):
     lattice: Lattice
     binary: bool = False
     frame_kind: str | None = None
+    people: tuple[Floats, ...] = ()
 
     @property
     def groups(self) -> tuple[Any, ...]:
@@ -91,6 +105,15 @@ class Curves(Table):
             for values in zip(*(getattr(curve, name) for name in names), strict=True)
         ]
 
+    def _shown_rows(self) -> list[dict[str, Any]]:
+        """A few points of each curve."""
+        rows, shown = self.rows(), []
+        for group in self.groups:
+            own = [row for row in rows if type(row["group"]) is type(group) and row["group"] == group]
+            places = np.unique(np.linspace(0, len(own) - 1, min(len(own), SHOWN_POINTS)).round().astype(int))
+            shown += [own[place] for place in places]
+        return shown
+
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
         return {
@@ -107,7 +130,9 @@ class Curves(Table):
         return f"Expected outcome by score, {name}, weighted per {self.weighting}, {1 - self.alpha:.0%} intervals"
 
     def _notes(self) -> list[str]:
-        return ["ci: for each point by itself; band: for all points of the curve at once", *self.lattice.notes]
+        some = f"{SHOWN_POINTS} of the points of each curve; .rows() has all"
+        notes = ["ci: for each point by itself; band: for all points of the curve at once", *self.lattice.notes]
+        return [some, *notes] if any(len(curve.score) > SHOWN_POINTS for curve in self.curves) else notes
 
 
 @in_one_thread
@@ -125,9 +150,9 @@ def curves(
 ) -> Curves:
     """Estimate each group's expected outcome along the score.
 
-    Bands allow for noise and not for what smoothing does to a curve that bends within a bandwidth: where users have many rows and
-    the curve turns steeply upwards they can be too narrow (docs/benchmarks.md has how often). The bias of two groups with one curve
-    cancels in their gap, whose band holds.
+    With the default bandwidth a smooth curve of four parameters is fitted first, what it leaves is smoothed, and the bandwidth is
+    narrower where a bend is still seen: bands allow for noise, and this takes away most of what smoothing would add to it. A curve
+    that turns several times within a few bandwidths is still too much for them (docs/method.md).
 
     Parameters
     ----------
@@ -140,8 +165,9 @@ def curves(
     kernel
         "gaussian", "epanechnikov", "box", "triangular", "gaussian4" or "gaussian6".
     bandwidth
-        A number in units of the scale, which ``scale=`` of the tally should name then, or a rule: "band" (users^-1/4), "test"
-        (users^-1/5), "theorem" (users^-1/3 for ordinary kernels) or "risk" (by user folds). Each group has its own.
+        A number in units of the scale, which ``scale=`` of the tally should name then, or a rule: "band" (users^-1/4 at most,
+        guided as said above unless ``degree=0``), "test" (users^-1/5), "theorem" (users^-1/3 for ordinary kernels) or "risk"
+        (by user folds). Each group has its own.
     grid
         Scores to estimate at; by default 50 quantiles of each group's scores, or all values when there are at most 20.
     weighting
@@ -178,7 +204,17 @@ def curves(
         lattice=tally.lattice,
         binary=tally.binary,
         frame_kind=tally.frame_kind,
+        people=tuple(people_shares(view) for view in views),
     )
+
+
+def people_shares(view: GroupView) -> Floats:
+    """Where a group's people are, each weighing the same: the middles of equal bins of the score, and shares, (2, PEOPLE_BINS)."""
+    weight = view.sums.A if view.sums.A.sum() > 0 else view.sums.W
+    edges = view.lattice.to_score(view.lattice.axis_edges)
+    cumulative = np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum()
+    bins = np.linspace(edges[0], edges[-1], PEOPLE_BINS + 1)
+    return np.stack([(bins[1:] + bins[:-1]) / 2, np.diff(np.interp(bins, edges, cumulative))])
 
 
 def _curve(
@@ -186,21 +222,34 @@ def _curve(
 ) -> Curve:
     from scipy import special
 
-    smoothing = settle(smoothing, [view])
     if points is None:
         points = own_grid(view)
+    smoothing, guide = _guided(view, smoothing, correlation)
     smooth = smoothing.smoother(view, points)
     effective = view.effective_users(smooth.matrix)
-    level = smooth.curve(view.sums.Y, view.sums.tilt) + view.tally.centre
+    level = guide.curve(view, smooth, points) + view.tally.centre
     if view.tally.binary:
         level = np.clip(level, 0, 1)
-    side = side_law(view, smooth.matrix, smoothing.fit_at(view), correlation)
-    covariance = own_covariance(view, smooth, effective)
+    fit = guide.fit_at(view, smoothing)
+    matrix, fitted = guide.influence(view, smooth, points, fit)
+    side, together = side_spread(view, matrix, fit, None, correlation)
+    covariance = own_covariance(view, matrix, fitted, effective)
     ci_low, ci_high = side.limits(level, float(special.ndtri(1 - alpha / 2)))
-    band_low, band_high = side.limits(level, simultaneous_quantile(covariance, alpha, rng))
     told = tells_spread(effective - 1)
+    band_low, band_high = side.limits(level, simultaneous_quantile(together[np.ix_(told, told)], alpha, rng))
     limits = (np.where(told, limit, np.nan) for limit in (ci_low, ci_high, band_low, band_high))
     return Curve(view.label, smoothing.h, points, view.lattice.to_score(points), level, covariance, effective, *limits)
+
+
+def _guided(view: GroupView, smoothing: Smoothing, correlation: float) -> tuple[Smoothing, Guide]:
+    """The rule for bands has a guide, and of a local line a bandwidth that gives way; all else is what was asked for."""
+    settled = settle(smoothing, [view])
+    if smoothing.bandwidth != "band" or smoothing.degree == 0:
+        return settled, Guide.none(view)
+    guide = Guide.of(view)
+    if smoothing.degree > 1 or unsmoothed(view.lattice, view.sums):
+        return settled, guide
+    return narrowed(view, settled, guide, own_grid(view), correlation), guide
 
 
 def within_users(views: Sequence[GroupView]) -> float:
@@ -227,10 +276,10 @@ def own_grid(view: GroupView) -> Floats:
     return np.unique(view.quantiles(np.linspace(0.01, 0.99, GRID_POINTS)))
 
 
-def own_covariance(view: GroupView, smooth: Smoother, effective: Floats) -> Floats:
+def own_covariance(view: GroupView, matrix: Floats, fitted: Floats, effective: Floats) -> Floats:
     """The user-robust covariance of a curve around its own local fits; for degree 0 the paper's delta method.
 
-    nan where fewer than one and a half effective users are near.
+    matrix, fitted: see ``Guide.influence``. nan where fewer than one and a half effective users are near.
     """
-    matrix = smooth.matrix * np.where(tells_spread(effective - 1), small_sample(effective), np.nan)[:, None]
-    return view.covariance(matrix, matrix * smooth.local_fit(view.sums.Y))
+    factor = np.where(tells_spread(effective - 1), small_sample(effective), np.nan)[:, None]
+    return view.covariance(factor * matrix, factor * fitted)

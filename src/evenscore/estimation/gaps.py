@@ -14,18 +14,22 @@ from evenscore.errors import OptionError
 from evenscore.estimation.comparison import Comparison, no_overlap, overlap
 from evenscore.estimation.inference import standard_errors
 from evenscore.estimation.kernels import FEW_CELLS, Smoother
-from evenscore.estimation.laws import Law, skew
+from evenscore.estimation.laws import Law
 from evenscore.estimation.nulls import Null
+from evenscore.estimation.side_laws import SideLaw
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.estimation.spreads import SideLaw
+from evenscore.estimation.spreads import Dependence, Scatter
+from evenscore.tables import figures
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView, quantiles
 from evenscore.types import Floats, Mask
 
+# What these rest on: docs/parity-tests.md (where a test looks, and its scales) and docs/lattice.md (coarse cells).
 MIN_EFFECTIVE = 10  # a point with fewer effective users on a side is left out
 SKEWNESS = (0.6, 1.0)  # of a value: best, and at most
 MIN_POINTS, MAX_POINTS = 20, 200
 SCALES = (1, 2, 4)
+SHARE_KERNEL = "gaussian"  # that smooths the share of one side along the score
 MAX_HIDDEN = 0.3  # standard errors of a gap that the bend of a common curve may make; where it may make more a point is left out
 FEWEST_CELLS = 6  # fewer coarse ones do not show how a curve bends
 ROUNDING = 1e-12  # a variance below this share of what the outcomes could give is rounding
@@ -37,7 +41,8 @@ class Process:
 
     values, effective_a, effective_b: (n,); covariance: (n, n); law: how values are distributed without a gap, side_a, side_b: and
     each side's part of them; matrix_a, matrix_b: (n, n_cells), with values = matrix_a @ Y_a - matrix_b @ Y_b up to what happens
-    inside a cell; shift: (n,) what a constant gap of 1 adds to the values.
+    inside a cell; shift: (n,) what a constant gap of 1 adds to the values. scatter_a, scatter_b: how the sides scatter, so that
+    the covariance with other processes need not begin anew.
     """
 
     values: Floats
@@ -50,6 +55,8 @@ class Process:
     shift: Floats
     side_a: SideLaw
     side_b: SideLaw
+    scatter_a: Dependence | Scatter
+    scatter_b: Dependence | Scatter
 
     @property
     def se(self) -> Floats:
@@ -61,17 +68,14 @@ class Process:
         """Values in standard errors, as normal quantiles that allow for few users."""
         return self.law.z(self.values)
 
-    def z_of_gap(self, gap: float, share: float, noise: Floats) -> Floats:
-        """What draws of noise, (draws, n), make of the z if there were a constant gap; share: of side a in the pooled curve."""
-        apart = self.side_a.moved(gap * (1 - share)).minus(self.side_b.moved(-gap * share))
-        return self.law.rough_z(gap * self.shift + skew(noise, apart.skewness) * apart.se)
-
     def at(self, keep: Mask) -> Process:
         """Only these."""
+        if keep.all():
+            return self
         arrays = {
             name: getattr(self, name)[keep] for name in ("values", "effective_a", "effective_b", "matrix_a", "matrix_b", "shift")
         }
-        laws = {name: getattr(self, name).at(keep) for name in ("law", "side_a", "side_b")}
+        laws = {name: getattr(self, name).at(keep) for name in ("law", "side_a", "side_b", "scatter_a", "scatter_b")}
         return Process(**arrays, **laws, covariance=self.covariance[np.ix_(keep, keep)])
 
 
@@ -96,6 +100,8 @@ def _process(null: Null, values: Floats, matrix_a: Floats, matrix_b: Floats, shi
         shift=shift,
         side_a=spread.side_a,
         side_b=spread.side_b,
+        scatter_a=spread.scatter_a,
+        scatter_b=spread.scatter_b,
     )
 
 
@@ -130,8 +136,7 @@ def cumulative(comparison: Comparison, null: Null, bandwidth: float) -> Process:
     weight = a.W + b.W
     share = np.divide(a.W, weight, out=np.zeros_like(weight), where=weight > 0)
     if not comparison.unsmoothed:
-        at_cells = Smoothing(0, bandwidth=bandwidth).matrix(comparison.position, comparison.position, weight)
-        share = np.clip(at_cells @ a.W, 0, 1)
+        share = np.clip(comparison.among(SHARE_KERNEL, bandwidth).fit(weight, a.W, degree=0), 0, 1)
     total = np.cumsum(weight) / weight.sum()
     ends = np.unique(np.searchsorted(total, np.linspace(0.02, 1, 50) - 1e-9).clip(max=len(total) - 1))
     upto = (np.arange(len(weight))[None, :] <= ends[:, None]).astype(np.float64)
@@ -141,7 +146,9 @@ def cumulative(comparison: Comparison, null: Null, bandwidth: float) -> Process:
 def _residual_process(comparison: Comparison, null: Null, raw_a: Floats, raw_b: Floats, inside: Floats, *, few: bool) -> Process:
     """raw_a (Y_a - F W_a) - raw_b (Y_b - F W_b) for the pooled fit F = L (Y_a + Y_b), as a matrix on Y_a and Y_b.
 
-    With A = raw_a W_a - raw_b W_b these are (raw_a - A L) Y_a - (raw_b + A L) Y_b.
+    With A = raw_a W_a - raw_b W_b these are (raw_a - A L) Y_a - (raw_b + A L) Y_b. So what the pooled fit took from the data is in
+    the covariance too: its noise is that of the same users. A constant gap g adds g m_a W_a, which is not g raw_a W_a: part of
+    a gap goes into the pooled curve.
     """
     a, b = comparison.a, comparison.b
     pooled = (raw_a * a.sums.W - raw_b * b.sums.W) @ null.matrix()
@@ -172,7 +179,7 @@ def comparison_grid(comparison: Comparison, bandwidth: float) -> tuple[Floats, s
     low, high = overlap(comparison)
     if not low < high:
         return np.zeros(0), no_overlap(comparison)
-    mixture = comparison.a.on_lattice(a.W) / a.W.sum() + comparison.b.on_lattice(b.W) / b.W.sum()
+    mixture = np.sum([side.lattice_weight / side.total for side in comparison.sides], axis=0)
     spaced = quantiles(comparison.a.lattice, mixture, np.linspace(0, 1, 20 * MIN_POINTS + 1))
     spaced = spaced[(spaced > low) & (spaced < high)]
     inner = np.interp(np.linspace(0, 1, MIN_POINTS), np.linspace(0, 1, len(spaced) + 2), [low, *spaced, high])
@@ -214,12 +221,11 @@ def hidden_gap(comparison: Comparison, process: Process, points: Floats, bandwid
     """
     # Smoothing alone biases both curves; only where two sides lie differently around a point does the bias not cancel in their
     # difference, and then a bend that they share looks like a gap that more users would make significant.
-    edges = comparison.a.lattice.axis_edges
-    middle = (edges[comparison.a.cells] + edges[comparison.a.cells + 1]) / 2
+    start, width = comparison.a.lattice.axis_edges[comparison.a.cells], comparison.a.sums.width
     moments = []
     for side, matrix in ((comparison.a, process.matrix_a), (comparison.b, process.matrix_b)):
         sums = side.sums
-        inside = np.maximum(sums.width**2 / 12 - (sums.position - middle) ** 2, 0.0)
+        inside = np.maximum(width**2 / 12 - (sums.position - start - width / 2) ** 2, 0.0)
         weight = matrix * sums.W  # times small-sample factors, which the ratio takes away
         squares = (sums.position - points[:, None]) ** 2 + inside
         moments.append((weight * squares).sum(axis=1) / weight.sum(axis=1))
@@ -237,9 +243,12 @@ def _bend(comparison: Comparison, points: Floats, least_width: float) -> Floats:
     width = np.maximum(least_width, third)[:, None]
     u = distance / width
     near = np.exp(-0.5 * u * u)
-    moments = [(near * u**power) @ weight for power in range(5)]
-    gram = np.stack([np.stack(moments[row : row + 3], axis=1) for row in range(3)], axis=1)
-    target = np.stack([(near * u**power) @ outcome for power in range(3)], axis=1)
+    both, moments = np.stack([weight, outcome], axis=1), []
+    for _ in range(5):
+        moments.append(near @ both)
+        near = near * u
+    gram = np.stack([np.stack([moment[:, 0] for moment in moments[row : row + 3]], axis=1) for row in range(3)], axis=1)
+    target = np.stack([moment[:, 1] for moment in moments[:3]], axis=1)
     return np.asarray((np.linalg.pinv(gram) @ target[:, :, None])[:, 2, 0] / width[:, 0] ** 2)
 
 
@@ -288,10 +297,14 @@ def tame_law(law: Law, able: Mask) -> Mask:
     return np.zeros_like(able)
 
 
-def skewed_words(view: GroupView, points: Floats, rate: float) -> str:
-    """That a side's estimates at these points are too skewed to be judged; rate: of 0/1 outcomes, of all that are compared."""
+def skewed_words(view: GroupView, points: Floats, rate: float, n_points: int) -> str:
+    """That a side's estimates at these points are too skewed to be judged.
+
+    rate: of 0/1 outcomes, of all that are compared; n_points: how many points there are in all, between which others may be judged.
+    """
     low, high = view.lattice.to_score(points[[0, -1]])
-    where = f"at scores from {low:.3g} to {high:.3g}" if low < high else f"at score {low:.3g}"
+    some = "" if len(points) == n_points else f"{len(points)} of {n_points} "
+    where = f"at {some}scores from {figures(low)} to {figures(high)}" if low < high else f"at score {figures(low)}"
     if not view.tally.binary:
         return f"outcomes too skewed for so few users of {view.name} {where}"
     rare = "events" if rate < 0.5 else "outcomes of 0"

@@ -101,6 +101,7 @@ def smoother(
     side: str = "both",
     near: bool = True,
     cell_width: Floats | float = 0.0,
+    sloped: bool = True,
 ) -> Smoother:
     """Local polynomial regression as a matrix.
 
@@ -119,6 +120,8 @@ def smoother(
         Of each cell (n_cells,), or of all. With positive widths the result has a ``tilt``, taken across those cells of which the
         bandwidth spans three or more. In a wider one the kernel bends, and to follow outcomes there would need the spread of
         the scores inside the cell, which is not known: without it a slope that both groups share becomes a gap.
+    sloped
+        Whether ``slopes`` are made as well.
     """
     require_option("side", side, SIDES)
     if not (np.isfinite(bandwidth) and bandwidth > 0):
@@ -137,7 +140,7 @@ def smoother(
     u = (positions[None, :] - points[:, None]) / bandwidth
     k = weigh(u)
     inverse = _inverse_moments(k * weight, u, degree)
-    coefficients = _coefficients(inverse, k, u, degree)
+    coefficients = _coefficients(inverse if sloped else inverse[:, :1], k, u, degree)
     matrix, slopes = coefficients[:, 0].copy(), coefficients[:, 1:]
     tilt = None
     followed = (half > 0) & (2 * FEW_CELLS * half <= (1 + 1e-9) / shape.width)
@@ -187,6 +190,11 @@ def local_fits(k: Floats, u: Floats, weight: Floats, outcome: Floats, degree: in
     bad = empty | ~(np.abs(determinant) > SINGULAR * size)
     level = sum(cofactor * target for cofactor, target in zip(cofactors, targets, strict=True))
     return np.asarray(np.where(bad, np.nan, level / total / np.where(bad, 1.0, determinant)).T)
+
+
+def local_matrix(k: Floats, u: Floats, weight: Floats, degree: int) -> Floats:
+    """Local polynomial fits as a matrix on the outcome sums, (n_points, n_cells); a row is nan where the design is singular."""
+    return _coefficients(_inverse_moments(k * weight, u, degree)[:, :1], k, u, degree)[:, 0]
 
 
 def inverse_weight(weight: Floats) -> Floats:

@@ -9,7 +9,7 @@ P(t <= x) = Phi(x) - phi(x) [-C / 2 + (gamma - 3 C) (x^2 - 1) / 6].
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -66,12 +66,13 @@ class Law:
         return self._standardised(self.pull)
 
     def _standardised(self, cumulant: Floats) -> Floats:
-        size = self.se**3
+        se = self.se
+        size = se * se * se
         return np.divide(cumulant, size, out=np.zeros_like(size), where=size > 0)
 
-    def at(self, keep: Mask | Ints) -> Law:
+    def at(self, keep: Mask | Ints | slice) -> Law:
         """Only these."""
-        return Law(*(getattr(self, field.name)[keep] for field in fields(self)))
+        return Law(self.variance[keep], self.third[keep], self.pull[keep], self.noise[keep])
 
     @property
     def shape(self) -> Law:
@@ -103,31 +104,42 @@ class Law:
 
     def deviations(self, z: Floats) -> Floats:
         """The inverse of ``z``: which deviations have these normal quantiles."""
-        z = np.asarray(z)
-        u = skew(np.copysign(welch_t(np.abs(z), self.df), z), self.skewness)
+        return self.of_t(self.t(np.asarray(z)))
+
+    def t(self, z: Floats) -> Floats:
+        """Student quantiles with the tail probability of normal ones."""
+        return np.copysign(welch_t(np.abs(z), self.df), z)
+
+    def of_t(self, t: Floats) -> Floats:
+        """The deviations that have these Student quantiles."""
+        u = skew(t, self.skewness)
         return u / np.sqrt(np.maximum(1 + self.pulled * u, LEAST)) * self.se
 
 
 def stack(parts: Sequence[Laws]) -> Laws:
-    """Several of one kind (dataclasses of arrays (n,), or of such) as one, one after the other."""
+    """Several of one kind (dataclasses of arrays (n,), or of such) as one, one after the other; what is neither is that of all."""
     columns: dict[str, Any] = {}
     for field in fields(parts[0]):  # type: ignore[arg-type]
         values = [getattr(part, field.name) for part in parts]
-        columns[field.name] = np.concatenate(values) if isinstance(values[0], np.ndarray) else stack(values)
+        if isinstance(values[0], np.ndarray):
+            columns[field.name] = np.concatenate(values)
+        else:
+            columns[field.name] = stack(values) if is_dataclass(values[0]) else values[0]
     return type(parts[0])(**columns)
 
 
 def follow(t: Floats, pulled: Floats) -> Floats:
     """u from t = u / sqrt(1 + C u): what the value would be in units of its true standard error."""
-    half = t * pulled / 2
-    return np.where(np.isfinite(t), t * (half + np.sqrt(half**2 + 1)), t)
+    known = np.isfinite(t)  # without a standard error it is infinite
+    half = np.where(known, t, 0.0) * pulled / 2
+    return np.where(known, t * (half + np.sqrt(half**2 + 1)), t)
 
 
 def unskew(u: Floats, skewness: Floats) -> Floats:
     """The normal quantile of a standardised gamma variable u with this skewness (Wilson and Hilferty 1931)."""
     bent = np.abs(skewness) > STRAIGHT
     gamma = np.where(bent, skewness, 1.0)
-    root = np.cbrt(np.maximum(1 + gamma * u / 2, 0))
+    root = np.cbrt(np.maximum(1 + gamma * np.where(np.isfinite(u), u, 0.0) / 2, 0))
     return np.where(bent & np.isfinite(u), 6 / gamma * (root - 1) + gamma / 6, u)
 
 
@@ -136,4 +148,4 @@ def skew(z: Floats, skewness: Floats) -> Floats:
     bent = np.abs(skewness) > STRAIGHT
     gamma = np.where(bent, skewness, 1.0)
     root = np.clip(gamma / 6 * (z - gamma / 6) + 1, 0, 1e100)  # where a variance is rounding, skewness may be anything
-    return np.where(bent, 2 / gamma * (root**3 - 1), z)
+    return np.where(bent, 2 / gamma * (root * root * root - 1), z)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -52,7 +54,7 @@ def draw_ranks(statistics: Floats) -> Floats:
     """The p-value of each draw among its own column, (draws, n)."""
     n_draws = len(statistics)
     ranks = np.empty((statistics.shape[1], n_draws))
-    order = np.argsort(np.ascontiguousarray(-statistics.T), axis=1, kind="stable")
+    order = np.argsort(np.ascontiguousarray(-statistics.T), axis=1)
     np.put_along_axis(ranks, order, np.arange(1, n_draws + 1)[None, :] / n_draws, axis=1)
     return ranks.T
 
@@ -60,10 +62,29 @@ def draw_ranks(statistics: Floats) -> Floats:
 def single_step(p_values: ArrayLike, minima: Floats, resolved: int) -> tuple[Floats, bool]:
     """Westfall and Young's single-step adjustment: how often the smallest p-value of joint draws, (draws,), is as small.
 
-    Where fewer than ``resolved`` draws are, Holm's method serves. Returns the adjusted p-values and whether all rest on draws.
+    Where fewer than ``resolved`` draws are, Holm's method serves, but gives no more than so many draws would. Returns the adjusted
+    p-values and whether all rest on draws.
     """
     p = np.asarray(p_values, dtype=np.float64)
     beyond = np.searchsorted(np.sort(minima), p, side="right")
     enough = beyond >= resolved
-    by_draws = np.maximum((beyond + 1) / (len(minima) + 1), p)
-    return np.where(enough, by_draws, holm(p)), bool(enough.all())
+    by_draws = np.maximum((np.maximum(beyond, resolved) + 1) / (len(minima) + 1), p)
+    return np.where(enough, by_draws, np.minimum(by_draws, holm(p))), bool(enough.all())
+
+
+@dataclass(frozen=True, slots=True)
+class CriticalP:
+    """The p-values rejected at a level: those up to ``own``; where that is None those below a ceiling, by Holm's method."""
+
+    alpha: float
+    own: float | None = None
+    ceiling: float = 1.0
+
+    @classmethod
+    def of_single_step(cls, alpha: float, minima: Floats, resolved: int) -> CriticalP:
+        """Of ``single_step``, which is monotone in each p-value."""
+        ordered, n_draws = np.sort(minima), len(minima)
+        most = int(np.floor(alpha * (n_draws + 1) * (1 + 1e-12))) - 1  # draws that may have as small a p-value
+        if most < resolved:
+            return cls(alpha, None, float(np.nextafter(ordered[resolved - 1], 0)))
+        return cls(alpha, min(alpha, float(np.nextafter(ordered[most], 0)) if most < n_draws else 1.0))

@@ -21,13 +21,9 @@ from evenscore.estimation.spreads import (
     alike_pairs,
     common_correlation,
     effective_users,
-    mixed_cells,
     number_laws,
-    own_number_law,
     rate_law,
-    shaped,
 )
-from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
 TINY = 1e-300
@@ -37,7 +33,7 @@ TINY = 1e-300
 class Dispersion:
     """How n differences of two sides spread under a null: their law, covariance (n, n), and each side's law and effective users.
 
-    together: the correlation of the two sides, of users that both have, (n,).
+    together: the correlation of the two sides, of users that both have, (n,). scatter_a, scatter_b: what it is all made of.
     """
 
     law: Law
@@ -47,6 +43,8 @@ class Dispersion:
     side_b: SideLaw
     effective_a: Floats
     effective_b: Floats
+    scatter_a: Dependence | Scatter
+    scatter_b: Dependence | Scatter
 
     @property
     def corr(self) -> Floats:
@@ -88,43 +86,46 @@ class Null:
         """
         effective_a = effective_users(self.a.view, matrix_a if raw_a is None else raw_a)
         effective_b = effective_users(self.b.view, matrix_b if raw_b is None else raw_b)
-        make = _of_numbers if self.a.known is None else _of_rates
-        return make(self, matrix_a, effective_a, matrix_b, effective_b)
+        kind = Scatter if self.a.known is None else Dependence
+        return self.disperse(kind.of(self.a, matrix_a, effective_a), kind.of(self.b, matrix_b, effective_b))
+
+    def disperse(self, a: Dependence | Scatter, b: Dependence | Scatter) -> Dispersion:
+        """The same of estimates of which is known how they scatter."""
+        if isinstance(a, Dependence) and isinstance(b, Dependence):
+            return _of_rates(self, a, b)
+        assert isinstance(a, Scatter) and isinstance(b, Scatter)
+        return _of_numbers(self, a, b)
 
 
-def _of_rates(null: Null, matrix_a: Floats, effective_a: Floats, matrix_b: Floats, effective_b: Floats) -> Dispersion:
+def _of_rates(null: Null, a: Dependence, b: Dependence) -> Dispersion:
     """0/1 outcomes: the pooled rate's variance, times what users add by what both sides show together and each by itself."""
-    depend_a, depend_b = Dependence.of(null.a, matrix_a, effective_a), Dependence.of(null.b, matrix_b, effective_b)
-    common = common_correlation(depend_a, depend_b)
-    side_a, own_a = rate_law(null.a, matrix_a, depend_a, common, BORROWED_EVENTS)
-    side_b, own_b = rate_law(null.b, matrix_b, depend_b, common, BORROWED_EVENTS)
-    share, rho = float(min(np.median(own_a), np.median(own_b))), float(np.median(common))
-    block_a = matrix_a @ mixed_cells(null.a, share, rho) @ matrix_a.T
-    block_b = matrix_b @ mixed_cells(null.b, share, rho) @ matrix_b.T
+    common = common_correlation(a, b)
+    side_a, own_a = rate_law(a, common, BORROWED_EVENTS)
+    side_b, own_b = rate_law(b, common, BORROWED_EVENTS)
+    share, rho = min(_median(own_a), _median(own_b)), _median(common)
+    block_a, block_b = a.covariance(null.a, share, rho), b.covariance(null.b, share, rho)
     cross = None
     if null.shared is not None and null.shared_alike is not None:
         # What one group's rows win may be what the other's lose, so that this correlation has a sign.
         across = float(np.clip(float(null.shared.sum()) / max(float(null.shared_alike.sum()), TINY), -1, 1))
-        cross = matrix_a @ (share * null.shared + (1 - share) * across * null.shared_alike) @ matrix_b.T
-    return _dispersion(side_a, block_a, effective_a, side_b, block_b, effective_b, cross)
+        cross = a.matrix @ (share * null.shared + (1 - share) * across * null.shared_alike) @ b.matrix.T
+    return _dispersion(a, side_a, block_a, b, side_b, block_b, cross)
 
 
-def _of_numbers(null: Null, matrix_a: Floats, effective_a: Floats, matrix_b: Floats, effective_b: Floats) -> Dispersion:
+def _of_numbers(null: Null, a: Scatter, b: Scatter) -> Dispersion:
     """Other outcomes: each side's variance per user, moved towards that of both together by how little it can tell."""
-    a, b = Scatter.of(null.a, matrix_a, effective_a), Scatter.of(null.b, matrix_b, effective_b)
     side_a, side_b = number_laws(a, b)
-    block_a, block_b = matrix_a @ null.a.residual @ matrix_a.T, matrix_b @ null.b.residual @ matrix_b.T
-    cross = None if null.shared is None else matrix_a @ null.shared @ matrix_b.T
-    return _dispersion(side_a, block_a, effective_a, side_b, block_b, effective_b, cross)
+    cross = None if null.shared is None else a.matrix @ null.shared @ b.matrix.T
+    return _dispersion(a, side_a, a.seen @ a.matrix.T, b, side_b, b.seen @ b.matrix.T, cross)
 
 
 def _dispersion(
+    a: Dependence | Scatter,
     side_a: SideLaw,
     block_a: Floats,
-    effective_a: Floats,
+    b: Dependence | Scatter,
     side_b: SideLaw,
     block_b: Floats,
-    effective_b: Floats,
     cross: Floats | None,
 ) -> Dispersion:
     """Covariances taken to the variances of the laws."""
@@ -137,28 +138,16 @@ def _dispersion(
         size = side_a.law.se * side_b.law.se
         together = np.clip(np.divide(np.diag(cross), size, out=together, where=size > 0), -1, 1)
     law = side_a.law.minus(side_b.law, together * side_a.law.se * side_b.law.se)
-    return Dispersion(law, covariance, together, side_a, side_b, effective_a, effective_b)
+    return Dispersion(law, covariance, together, side_a, side_b, a.effective, b.effective, a, b)
+
+
+def _median(values: Floats) -> float:
+    """As ``np.median`` of finite values, which takes ten times as long for few of them."""
+    ordered = np.sort(values)
+    return float(ordered[(len(values) - 1) // 2] + ordered[len(values) // 2]) / 2
 
 
 def _rescaling(law: Law, block: Floats) -> Floats:
     """What takes the standard errors of a covariance to those of a law."""
     variance = np.diag(block)
     return np.sqrt(np.divide(law.variance, variance, out=np.ones_like(variance), where=variance > 0))
-
-
-# One side by itself
-
-
-def side_spread(view: GroupView, matrix: Floats, fit: Floats, rate: Floats, correlation: float) -> tuple[SideLaw, Floats]:
-    """The law of linear estimates of one side around a fit at the cells, and how they go together, (n, n).
-
-    rate: (n,), the fit where each estimate is; correlation: see ``side_law``.
-    """
-    around, effective = Around.of(view, fit), effective_users(view, matrix)
-    if around.known is None:
-        return own_number_law(Scatter.of(around, matrix, effective)), _correlation(matrix @ around.residual @ matrix.T)
-    depend = Dependence.of(around, matrix, effective)
-    side, own = rate_law(around, matrix, depend, np.full(len(matrix), correlation), BORROWED_EVENTS)
-    return shaped(side, around, matrix, rate), _correlation(
-        matrix @ mixed_cells(around, float(np.median(own)), correlation) @ matrix.T
-    )

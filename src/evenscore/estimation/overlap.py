@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenscore.estimation.bandwidth import NARROWEST, by_rule
-from evenscore.estimation.comparison import OVERLAP, Comparison, overlap
+from evenscore.estimation.comparison import Comparison, overlap
 from evenscore.estimation.gaps import MIN_EFFECTIVE, comparison_grid
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import effective_users
-from evenscore.tallies.view import GroupView
+from evenscore.tallies.view import BULK, GroupView
 from evenscore.types import Mask
 
 PARITY, ORDERING, BOTH = "parity", "ordering", "parity and ordering"
@@ -35,7 +35,7 @@ class ScoreOverlap:
 
 def find_overlap(comparison: Comparison) -> ScoreOverlap:
     """How far the scores of two sides overlap. It reads weights and counts of users, never an outcome."""
-    if any(side.n_rows == 0 or side.n_users < MIN_EFFECTIVE for side in comparison.sides):
+    if any(side.n_rows == 0 or side.n_users < MIN_EFFECTIVE or side.few for side in comparison.sides):
         return ScoreOverlap(PARITY, np.nan, np.nan, np.nan, np.nan)  # no test can judge it; parity says why
     low, high = _common(comparison)
     shares = [_outside(side, low, high) for side in comparison.sides]
@@ -71,4 +71,4 @@ def _outside(side: GroupView, low: float, high: float) -> float:
     if np.isnan(low):
         return 1.0
     ends = (weight[position < low].sum(), weight[position > high].sum())
-    return float(sum(max(0.0, end / weight.sum() - OVERLAP[0]) for end in ends))
+    return float(sum(max(0.0, end / weight.sum() - BULK[0]) for end in ends))

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from evenscore.errors import listing
-from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, Judgement, VerdictTable, join_reasons, largest, smallest
-from evenscore.tables import label_text, p_words, values_of
+from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, Judgement, VerdictTable, join_reasons, smallest
+from evenscore.tables import figures, label_text, p_words, values_of
 
 POWER = 0.8  # with which a minimum detectable gap is found
 WHAT_IT_ANSWERS = {
@@ -122,7 +122,8 @@ class GapTest(PairwiseTest, Generic[Pair]):
     @property
     def minimum_detectable_gap(self) -> float:
         """The gap (along the score: a constant one) that the test finds with probability .8 in each pair it could judge."""
-        return largest(pair.minimum_detectable_gap for pair in self.pairs)
+        known = [pair.minimum_detectable_gap for pair in self.pairs if not np.isnan(pair.minimum_detectable_gap)]
+        return max(known, default=np.nan)  # infinite where no gap is large enough
 
     @property
     def reason(self) -> str:
@@ -181,9 +182,12 @@ def _names(shown: Iterable[tuple[Any, Any]], than: Iterable[tuple[Any, Any]]) ->
 
 def not_shown(detectable: float, tolerance: float | None = None, gap: str = GapTest.UNSEEN) -> str:
     """The reason when no gap is shown: what would have been."""
+    if np.isinf(detectable):
+        shown = "no gap is shown" if tolerance is None else f"neither a gap beyond {tolerance:g} nor its absence is shown"
+        return f"{shown}; no gap, however large, would have been found with probability {POWER:g}"
     if tolerance is not None:
         return (
-            f"neither a gap beyond {tolerance:g} nor its absence is shown; {gap} of {detectable:.3g} or more, whether or "
+            f"neither a gap beyond {tolerance:g} nor its absence is shown; {gap} of {figures(detectable)} or more, whether or "
             f"not it matters, would have been found with probability {POWER:g}"
         )
-    return f"no gap is shown; {gap} of {detectable:.3g} or more would have been found with probability {POWER:g}"
+    return f"no gap is shown; {gap} of {figures(detectable)} or more would have been found with probability {POWER:g}"

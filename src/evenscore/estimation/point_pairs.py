@@ -12,7 +12,7 @@ from evenscore.estimation.bands import Differences
 from evenscore.estimation.bandwidth import settle
 from evenscore.estimation.fitted_curves import within_users
 from evenscore.estimation.gaps import MIN_EFFECTIVE, ROUNDING
-from evenscore.estimation.inference import DRAWS, correlation, draw_normal
+from evenscore.estimation.inference import DRAWS, Singles, correlation, draw_standard
 from evenscore.estimation.laws import Law
 from evenscore.estimation.smoothing import Smoothing, unsmoothed
 from evenscore.estimation.spreads import (
@@ -90,12 +90,27 @@ def _own_curve(view: GroupView, smoothing: Smoothing, rho: float) -> OwnCurve | 
         level, least = np.clip(level, 0, 1), HALF_EVENT / view.n_users
         around = Around.of(view, np.clip(fit, least, 1 - least))
         depend = Dependence.of(around, matrix, effective[keep])
-        scatter, own = rate_law(around, matrix, depend, np.full(len(matrix), rho), BORROWED_EVENTS)
+        scatter, own = rate_law(depend, np.full(len(matrix), rho), BORROWED_EVENTS)
         share = float(np.median(own))
     else:
         around = Around.of(view, fit)
-        scatter = Scatter.of(around, matrix, effective[keep])
+        scatter = Scatter.of(around, matrix, effective[keep]).alone
     return OwnCurve(view, points[keep], mass[keep] / mass[keep].sum(), level, matrix, around, scatter, share, rho)
+
+
+def turn(curve: OwnCurve | None) -> OwnCurve | None:
+    """The curve along the axis turned round, on which an outcome that falls rises."""
+    if curve is None:
+        return None
+    back = np.arange(len(curve.points))[::-1]
+    return replace(
+        curve,
+        points=-curve.points[back],
+        mass=curve.mass[back],
+        level=curve.level[back],
+        matrix=curve.matrix[back],
+        scatter=curve.scatter.at(back),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +168,13 @@ class PointPairs(Differences):
 
     def maxima(self, rng: np.random.Generator) -> Floats:
         """The largest of all differences, in standard errors, in draws of both curves without a difference; (DRAWS,)."""
-        return self.maxima_of(draw_normal(self.corr, rng, DRAWS))
+        return self.maxima_of(draw_standard(self.corr, rng, DRAWS))
 
-    def maxima_of(self, drawn_points: Floats) -> Floats:
+    def maxima_of(self, drawn_points: Floats | Singles) -> Floats:
         """The same in these draws of the N estimates, in standard errors, (draws, N); (draws,)."""
-        noise = np.ascontiguousarray(drawn_points.T)
-        part_low, part_high = self.null_low.se / self.law.se, self.null_high.se / self.law.se
-        largest = np.full(noise.shape[1], -np.inf)
+        noise = np.ascontiguousarray(drawn_points.T, dtype=np.float32)
+        part_low, part_high = ((null.se / self.law.se).astype(np.float32) for null in (self.null_low, self.null_high))
+        largest = np.full(noise.shape[1], -np.inf, dtype=np.float32)
         for start in range(0, len(self.low), AT_ONCE):
             some = slice(start, start + AT_ONCE)
             drawn, taken = noise[self.low[some]], noise[self.high[some]]
@@ -167,7 +182,7 @@ class PointPairs(Differences):
             taken *= part_high[some, None]
             drawn -= taken
             np.maximum(largest, drawn.max(axis=0), out=largest)
-        return largest
+        return largest.astype(np.float64)
 
 
 def point_pairs(a: OwnCurve, b: OwnCurve) -> PointPairs:

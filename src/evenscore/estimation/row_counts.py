@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenscore.tables import amount_text
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
 
@@ -41,9 +42,10 @@ class RowCounts:
         if not self.differ:
             return ""
         more = "higher" if self.difference > 0 else "lower"
+        by, low, high = (amount_text(value, sign="+") for value in (self.difference, self.ci_low, self.ci_high))
         return (
-            f"the mean outcome is {self.per_user:.3f} per user and {self.per_row:.3f} per row (difference {self.difference:+.3f}, "
-            f"{self.ci_low:+.3f} to {self.ci_high:+.3f}): users with more rows have {more} outcomes, so what holds per user need "
+            f"the mean outcome is {amount_text(self.per_user)} per user and {amount_text(self.per_row)} per row (difference {by}, "
+            f"{low} to {high}): users with more rows have {more} outcomes, so what holds per user need "
             "not hold per row"
         )
 

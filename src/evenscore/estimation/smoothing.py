@@ -8,6 +8,7 @@ import numpy as np
 
 from evenscore.errors import OptionError, is_finite, require_option, shortened
 from evenscore.estimation.kernels import (
+    KERNELS,
     Kernel,
     Smoother,
     indicator_smoother,
@@ -15,6 +16,7 @@ from evenscore.estimation.kernels import (
     kernel_for,
     line_smoother,
     local_fits,
+    local_matrix,
     smoother,
 )
 from evenscore.tallies.lattice import Lattice
@@ -54,7 +56,7 @@ class Smoothing:
     @property
     def shape(self) -> Kernel:
         """The kernel itself."""
-        return kernel_for(self.kernel, self.degree)
+        return KERNELS[self.kernel]
 
     @property
     def words(self) -> str:
@@ -65,8 +67,8 @@ class Smoothing:
         """The same with another bandwidth."""
         return replace(self, bandwidth=bandwidth)
 
-    def smoother(self, view: GroupView, points: Floats, *, between: bool = False) -> Smoother:
-        """The smoother of a view at points; few distinct scores are not smoothed at all.
+    def smoother(self, view: GroupView, points: Floats, *, between: bool = False, sloped: bool = True) -> Smoother:
+        """The smoother of a view at points, with slopes or without; few distinct scores are not smoothed at all.
 
         between: draw straight lines between few scores, to compare them with scores of others; else nothing is said there.
         """
@@ -79,9 +81,9 @@ class Smoothing:
             values = indicator_smoother(cells, sums.W)
             values.matrix[~exact] = np.nan
             return values
-        return self.local_polynomial(view, points)
+        return self.local_polynomial(view, points, sloped=sloped)
 
-    def local_polynomial(self, view: GroupView, points: Floats) -> Smoother:
+    def local_polynomial(self, view: GroupView, points: Floats, *, sloped: bool = True) -> Smoother:
         """The same, however few scores there are."""
         return smoother(
             points=points,
@@ -91,6 +93,7 @@ class Smoothing:
             degree=self.degree,
             kernel=self.kernel,
             cell_width=view.sums.width,
+            sloped=sloped,
         )
 
     def matrix(self, points: Floats, positions: Floats, weight: Floats) -> Floats:
@@ -103,6 +106,7 @@ class Smoothing:
             degree=self.degree,
             kernel=self.kernel,
             near=False,
+            sloped=False,
         ).matrix
 
     def fit_at(self, view: GroupView) -> Floats:
@@ -114,12 +118,37 @@ class Smoothing:
 
     def fit_at_cells(self, position: Floats, weight: Floats, outcome: Floats) -> Floats:
         """The curve at the cells, (n_cells,); a cell that nothing can be fitted at has its mean, or 0 without any weight."""
+        return self.among(position).fit(weight, outcome, self.degree)
+
+    def among(self, position: Floats) -> AmongCells:
+        """Every cell seen from every other."""
         u = (position[None, :] - position[:, None]) / self.h
-        fit = local_fits(self.shape.shape(u), u, weight[None, :], outcome[None, :], self.degree)[0]
+        return AmongCells(u, self.shape.shape(u))
+
+
+@dataclass(frozen=True, slots=True)
+class AmongCells:
+    """Every cell seen from every other, (n_cells, n_cells): u, distances in bandwidths; k, kernel weights."""
+
+    u: Floats
+    k: Floats
+
+    def fit(self, weight: Floats, outcome: Floats, degree: int) -> Floats:
+        """The curve at the cells, (n_cells,); a cell that nothing can be fitted at has its mean, or 0 without any weight."""
+        fit = local_fits(self.k, self.u, weight[None, :], outcome[None, :], degree)[0]
         return np.where(np.isfinite(fit), fit, outcome * inverse_weight(weight))
+
+    def matrix(self, weight: Floats, degree: int) -> Floats:
+        """The same as a matrix on the outcome sums, (n_cells, n_cells)."""
+        matrix = local_matrix(self.k, self.u, weight, degree)
+        alone = ~np.isfinite(matrix).all(axis=1)
+        matrix[alone] = np.diag(inverse_weight(weight))[alone]
+        return matrix
 
 
 def unsmoothed(lattice: Lattice, *sums: CellSums) -> bool:
     """Whether the scores have so few values that each is its own point."""
+    if lattice.n_cells == 1 or not lattice.discrete:
+        return lattice.n_cells == 1
     weight = sum(group.W for group in sums)
-    return lattice.n_cells == 1 or (lattice.discrete and int((np.asarray(weight) > 0).sum()) <= FEW_VALUES)
+    return int((np.asarray(weight) > 0).sum()) <= FEW_VALUES

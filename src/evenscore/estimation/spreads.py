@@ -8,119 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Protocol
 
 import numpy as np
 
-from evenscore.estimation.inference import small_sample, welch_t
-from evenscore.estimation.laws import Law, follow, unskew
+from evenscore.estimation.inference import small_sample
+from evenscore.estimation.laws import Law
+from evenscore.estimation.side_laws import NumberLaw as NumberLaw
+from evenscore.estimation.side_laws import RateLaw as RateLaw
+from evenscore.estimation.side_laws import SideLaw as SideLaw
+from evenscore.estimation.side_laws import score_error as score_error
 from evenscore.tallies.pairs import PairMatrices
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Ints, Mask
 
 BORROWED_EVENTS = 20.0  # events' worth of dependence within users that a side takes from elsewhere
 BORROWED_DF = 10.0  # degrees of freedom's worth of variance, where outcomes are not 0/1
-HALVINGS = 30  # of a limit's bracket: to 1e-9 of a rate
 STEEPEST = 4.0  # how far the spread of a rate along a fit may be from that at one place
-
-
-class SideLaw(Protocol):
-    """How n estimates of one side are distributed, and what limits follow."""
-
-    @property
-    def law(self) -> Law:
-        """Around the fit that residuals were taken from."""
-
-    def limits(self, level: Floats, z: Floats | float) -> tuple[Floats, Floats]:
-        """The smallest and the largest expected outcome that these estimates are within z normal quantiles of."""
-
-    def at(self, keep: Mask | Ints) -> SideLaw:
-        """Only these."""
-
-    def moved(self, gap: float) -> Law:
-        """The law if all expected outcomes were higher by this."""
-
-
-@dataclass(frozen=True, slots=True)
-class RateLaw:
-    """0/1 outcomes, (n,) each: with rate p the variance is p (1 - p) squares and the third cumulant p (1 - p) (1 - 2 p) cubes.
-
-    rate: around which the law is; followed: how much of the third cumulant the estimated variance follows; noise: its own, as a
-    share of the squared variance.
-    """
-
-    law: Law
-    rate: Floats
-    squares: Floats
-    cubes: Floats
-    followed: Floats
-    noise: Floats
-
-    def at(self, keep: Mask | Ints) -> RateLaw:
-        """Only these."""
-        return RateLaw(
-            self.law.at(keep), self.rate[keep], self.squares[keep], self.cubes[keep], self.followed[keep], self.noise[keep]
-        )
-
-    def with_rate(self, rate: Floats) -> Law:
-        """The law of the estimates if this were the rate."""
-        variance = rate * (1 - rate) * self.squares
-        third = rate * (1 - rate) * (1 - 2 * rate) * self.cubes
-        return Law(variance, third, self.followed * third, self.noise * variance**2)
-
-    def moved(self, gap: float) -> Law:
-        """The law if all rates were higher by this."""
-        return self.with_rate(np.clip(self.rate + gap, 0, 1))
-
-    def limits(self, level: Floats, z: Floats | float) -> tuple[Floats, Floats]:
-        """Score limits: rates whose own law has the estimate z away (Wilson 1927), with skewness or without, whichever is wider.
-
-        Of few events the lower limit is too high without, and the upper one too low with it: 0 of 60 allow 6 %.
-        """
-        rate = np.clip(level, 0, 1)
-        df = np.where(self.noise > 0, 2 / np.where(self.noise > 0, self.noise, 1.0), np.inf)
-        far = welch_t(np.broadcast_to(z, rate.shape), df)
-        root = far**2 * self.squares
-        middle, width = rate + root / 2, np.sqrt(root * rate * (1 - rate) + root**2 / 4)
-        low, high = (middle - width) / (1 + root), (middle + width) / (1 + root)
-        return self._bound(rate, far, low, np.zeros_like(rate)), self._bound(rate, far, high, np.ones_like(rate))
-
-    def _bound(self, rate: Floats, far: Floats, near: Floats, beyond: Floats) -> Floats:
-        """Between a limit without skewness and an end, by halving."""
-        start = near
-        for _ in range(HALVINGS):
-            middle = (near + beyond) / 2
-            law = self.with_rate(middle)
-            t = np.divide(rate - middle, law.se, out=np.zeros_like(rate), where=law.se > 0)
-            inside = np.abs(unskew(follow(t, law.pulled), law.skewness)) <= far
-            near, beyond = np.where(inside, middle, near), np.where(inside, beyond, middle)
-        # A step towards the end that was never taken leaves the limit without skewness.
-        return np.where(np.isfinite(self.squares), np.where(near == start, start, beyond), np.nan)
-
-
-def score_error(side: SideLaw, level: Floats) -> Floats:
-    """Half the distance of the limits at one standard error: of a rate without a single event it is not 0."""
-    low, high = side.limits(level, 1.0)
-    return (high - low) / 2
-
-
-@dataclass(frozen=True, slots=True)
-class NumberLaw:
-    """Outcomes of any size: what they show themselves."""
-
-    law: Law
-
-    def at(self, keep: Mask | Ints) -> NumberLaw:
-        """Only these."""
-        return NumberLaw(self.law.at(keep))
-
-    def moved(self, gap: float) -> Law:
-        """The same: the spread of outcomes has nothing to do with their level."""
-        return self.law
-
-    def limits(self, level: Floats, z: Floats | float) -> tuple[Floats, Floats]:
-        """The estimate less what chance may have added."""
-        return level - self.law.deviations(np.asarray(z)), level - self.law.deviations(-np.asarray(z))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +64,20 @@ def rate_spread(rate: Floats) -> Floats:
 
 def alike_pairs(pairs: PairMatrices, fit_a: Floats, fit_b: Floats) -> Floats:
     """The residual pair matrix if all rows of a user deviated by the same number of standard deviations from these rates."""
-    return pairs.ww * np.sqrt(np.outer(rate_spread(fit_a), rate_spread(fit_b)))
+    return pairs.ww * np.outer(np.sqrt(rate_spread(fit_a)), np.sqrt(rate_spread(fit_b)))
+
+
+def nested_pairs(pairs: PairMatrices, fit: Floats) -> Floats:
+    """The same if a user with an event at a lower rate also had one at every higher rate, the most that 0/1 outcomes can share."""
+    rate = np.clip(fit, 0, 1)
+    return pairs.ww * np.minimum.outer(rate, rate) * (1 - np.maximum.outer(rate, rate))
 
 
 def effective_users(view: GroupView, matrix: Floats) -> Floats:
     """How many users linear estimates rest on, (l W)^2 / (l Pww l'), (n,); see ``GroupView.effective_users`` for l W = 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nan_to_num((matrix @ view.sums.W) ** 2 * view.effective_users(matrix), nan=0.0, posinf=0.0)
+        effective = (matrix @ view.sums.W) ** 2 * view.effective_users(matrix)
+    return np.where(np.isfinite(effective), effective, 0.0)
 
 
 def quadratic(matrix: Floats, square: Floats) -> Floats:
@@ -183,8 +93,10 @@ class Dependence:
     """What rows of one user have in common in linear estimates of a rate, (n,) each.
 
     effective: users; base: the variance of independent rows; between: what pairs of a user's rows are seen to add; potential: what
-    they would add if all deviated alike; most: the same over the base, as the weights alone give it; events: 4 n f (1 - f), so
-    that n users with a rate of one half count as n.
+    they would add if all deviated alike; most: the same over the base, as the weights alone give it, where there is no base;
+    events: 4 n f (1 - f), so that n users with a rate of one half count as n. weight, cubes: sums of l^2 w^2 and l^3 w^3; rate:
+    the mean of f in the former; third: the third cumulant of independent rows. matrix, seen, alike: (n, n_cells), l, and l times
+    the matrices of ``Around``, from which covariances follow.
     """
 
     effective: Floats
@@ -193,33 +105,75 @@ class Dependence:
     potential: Floats
     most: Floats
     events: Floats
+    weight: Floats
+    cubes: Floats
+    rate: Floats
+    third: Floats
+    matrix: Floats
+    seen: Floats
+    alike: Floats
 
     @classmethod
     def of(cls, around: Around, matrix: Floats, effective: Floats) -> Dependence:
         """From residuals around a fit."""
         assert around.known is not None and around.alike is not None
-        squares = matrix**2
-        base, weight = squares @ around.known, squares @ around.view.sums.V0
-        between = quadratic(matrix, around.residual) - squares @ around.rows
+        sums, rate = around.view.sums, np.clip(around.fit, 0, 1)
+        squares, seen, alike = matrix * matrix, matrix @ around.residual, matrix @ around.alike
+        base, weight, rows, rates = np.array([around.known, sums.V0, around.rows, sums.V0 * rate]) @ squares.T
+        third = around.cubes * rate * (1 - rate) * (1 - 2 * rate)
+        cubes, third = np.array([around.cubes, third]) @ (squares * matrix).T
+        between = np.einsum("jc,jc->j", seen, matrix) - rows
+        potential = np.maximum(np.einsum("jc,jc->j", alike, matrix) - base, 0)
+        most = np.zeros_like(base)
+        if not (potential > 0).all():
+            most = np.maximum(_ratio(quadratic(matrix, around.view.pairs.ww), weight) - 1, 0)
         enough = effective > 1 + 1e-9
         return cls(
             effective=effective,
             base=base,
             between=np.where(enough, between, 0.0) * np.where(enough, small_sample(effective), 1.0) ** 2,
-            potential=np.maximum(quadratic(matrix, around.alike) - base, 0),
-            most=np.maximum(_ratio(quadratic(matrix, around.view.pairs.ww), weight) - 1, 0),
-            events=4 * effective * np.divide(base, weight, out=np.zeros_like(base), where=weight > 0),
+            potential=potential,
+            most=most,
+            events=4 * effective * _ratio(base, weight),
+            weight=weight,
+            cubes=cubes,
+            rate=_ratio(rates, weight),
+            third=third,
+            matrix=matrix,
+            seen=seen,
+            alike=alike,
         )
+
+    def at(self, keep: Mask | Ints) -> Dependence:
+        """Only these."""
+        return Dependence(*(getattr(self, field.name)[keep] for field in fields(self)))
+
+    def covariance(self, around: Around, share: float, rho: float) -> Floats:
+        """How the estimates go together, (n, n): those of ``mixed_cells``."""
+        assert around.known is not None
+        cells = share * self.seen + (1 - share) * rho * self.alike + (1 - share) * (1 - rho) * (self.matrix * around.known)
+        return cells @ self.matrix.T
 
 
 def common_correlation(*sides: Dependence) -> Floats:
     """The correlation of a user's rows that all sides show together, (n,), between 0 and 1; each weighs as its users do."""
+    return np.clip(_ratio(*_seen_and_potential(sides)), 0, 1)
+
+
+def overall_correlation(*sides: Dependence, potentials: Sequence[Floats] | None = None) -> float:
+    """The same of all n estimates together, each weighs as its events do; potentials: (n,) of each side, if others are meant."""
+    between, potential = (values.sum(keepdims=True) for values in _seen_and_potential(sides, potentials))
+    return float(np.clip(_ratio(between, potential), 0, 1)[0])
+
+
+def _seen_and_potential(sides: Sequence[Dependence], potentials: Sequence[Floats] | None = None) -> tuple[Floats, Floats]:
+    """What pairs of a user's rows add, and what they would add if all deviated alike, (n,); each side weighs as its users do."""
+    potentials = [side.potential for side in sides] if potentials is None else potentials
     between = np.sum([side.effective**2 * side.between for side in sides], axis=0)
-    potential = np.sum([side.effective**2 * side.potential for side in sides], axis=0)
-    return np.clip(_ratio(between, potential), 0, 1)
+    return between, np.sum([side.effective**2 * potential for side, potential in zip(sides, potentials, strict=True)], axis=0)
 
 
-def rate_law(around: Around, matrix: Floats, side: Dependence, common: Floats, borrowed: float) -> tuple[RateLaw, Floats]:
+def rate_law(side: Dependence, common: Floats, borrowed: float) -> tuple[RateLaw, Floats]:
     """The law of linear estimates of a rate, and how much of the dependence rests on what the side shows itself.
 
     What a side says about its users' dependence is moved towards what all show together, as if it had so many events more.
@@ -233,15 +187,14 @@ def rate_law(around: Around, matrix: Floats, side: Dependence, common: Floats, b
     more = 2 * (effect - 1) / (1 + rho)
     estimated = own * (1 - 1 / effect)
     noise = np.where(estimated > 0, 2 * estimated**2 / np.maximum(side.effective - 1, 0.5), 0.0)
-    rate = np.clip(around.fit, 0, 1)
-    third = matrix**3 @ (around.cubes * rate * (1 - rate) * (1 - 2 * rate)) * effect * (1 + more)
+    third = side.third * effect * (1 + more)
     followed = own * more / (1 + more)
-    variance, weight = side.base * effect, matrix**2 @ around.view.sums.V0
+    variance = side.base * effect
     return RateLaw(
         law=Law(variance, third, followed * third, noise * variance**2),
-        rate=_ratio(matrix**2 @ (around.view.sums.V0 * rate), weight),
-        squares=weight * effect,
-        cubes=matrix**3 @ around.cubes * effect * (1 + more),
+        rate=side.rate,
+        squares=side.weight * effect,
+        cubes=side.cubes * effect * (1 + more),
         followed=followed,
         noise=noise,
     ), own
@@ -259,8 +212,8 @@ def shaped(side: RateLaw, around: Around, matrix: Floats, rate: Floats) -> RateL
         ratio = np.divide(weights @ (sums * spread), here, out=np.ones_like(here), where=here > 0)
         return np.clip(ratio, 1 / STEEPEST, STEEPEST)
 
-    squares = side.squares * along(matrix**2, around.view.sums.V0)
-    return replace(side, squares=squares, cubes=side.cubes * along(matrix**3, around.cubes))
+    squares = side.squares * along(matrix * matrix, around.view.sums.V0)
+    return replace(side, squares=squares, cubes=side.cubes * along(matrix * matrix * matrix, around.cubes))
 
 
 def mixed_cells(around: Around, share: float, rho: float) -> Floats:
@@ -283,7 +236,7 @@ class Scatter:
 
     effective: users; variance: what users show, with the factor for few of them; row_variance, skewness, kurtosis: of a row, the
     last two standardised; cubes: l^3 times the sum of w^3; quarts: l^4 times the sum of w^4, over the square of l^2 times the sum
-    of w^2; effect: the design effect.
+    of w^2; effect: the design effect. matrix, seen: (n, n_cells), l, and l times the residual pairs, for covariances.
     """
 
     effective: Floats
@@ -294,26 +247,36 @@ class Scatter:
     cubes: Floats
     quarts: Floats
     effect: Floats
+    matrix: Floats
+    seen: Floats
 
     @classmethod
     def of(cls, around: Around, matrix: Floats, effective: Floats) -> Scatter:
         """From residuals around a fit."""
-        squares, sums, fit = matrix**2, around.view.sums, around.fit
-        shown, weight = quadratic(matrix, around.residual), squares @ sums.V0
+        squares, sums, fit = matrix * matrix, around.view.sums, around.fit
+        seen = matrix @ around.residual
+        shown, weight = np.einsum("jc,jc->j", seen, matrix), squares @ sums.V0
         rows = squares @ around.rows
         variance = np.maximum(shown, 0) * np.where(effective > 1 + 1e-9, small_sample(effective), 1.0) ** 2
         row_variance = np.divide(rows, weight, out=np.zeros_like(rows), where=weight > 0)
         skewness, kurtosis, higher = np.zeros_like(rows), np.full_like(rows, 3.0), around.view.higher
-        cubes, quarts = matrix**3 @ around.cubes, np.zeros_like(rows)
+        cubes, quarts = (squares * matrix) @ around.cubes, np.zeros_like(rows)
         if higher is not None:
             third = higher.T3 - 3 * fit * higher.T2 + 3 * fit**2 * higher.T1 - fit**3 * higher.T0
             fourth = higher.Q4 - 4 * fit * higher.Q3 + 6 * fit**2 * higher.Q2 - 4 * fit**3 * higher.Q1 + fit**4 * higher.Q0
-            size = np.abs(matrix) ** 3
+            size, fours = squares * np.abs(matrix), squares * squares
             skewness = _ratio(_ratio(size @ third, size @ higher.T0), row_variance**1.5)
-            quarts = squares**2 @ higher.Q0
-            kurtosis = _ratio(_ratio(squares**2 @ np.maximum(fourth, 0), quarts), row_variance**2)
+            quarts = fours @ higher.Q0
+            kurtosis = _ratio(_ratio(fours @ np.maximum(fourth, 0), quarts), row_variance**2)
         effect = np.maximum(_ratio(shown, rows), 1.0)
-        return cls(effective, variance, row_variance, skewness, kurtosis, cubes, _ratio(quarts, weight**2), effect)
+        quarts = _ratio(quarts, weight**2)
+        return cls(effective, variance, row_variance, skewness, kurtosis, cubes, quarts, effect, matrix, seen)
+
+    @property
+    def alone(self) -> Scatter:
+        """The same without cells, to be put together with those of others."""
+        none = self.matrix[:, :0]
+        return replace(self, matrix=none, seen=none)
 
     def at(self, keep: Mask | Ints) -> Scatter:
         """Only these."""
@@ -375,35 +338,3 @@ def scaled_law(side: NumberLaw, variance: Floats) -> NumberLaw:
     factor = np.sqrt(_ratio(variance, side.law.variance))
     law = side.law
     return replace(side, law=Law(variance, law.third * factor**3, law.pull * factor**3, law.noise * factor**4))
-
-
-# One side by itself
-
-
-def side_law(view: GroupView, matrix: Floats, fit: Floats, correlation: float) -> SideLaw:
-    """The law of linear estimates of one side around its own fit at the cells.
-
-    correlation: of a user's rows, which is what the side is moved towards where it has few events to tell; see
-    ``user_correlation``.
-    """
-    around, effective = Around.of(view, fit), effective_users(view, matrix)
-    if around.known is None:
-        return own_number_law(Scatter.of(around, matrix, effective))
-    depend = Dependence.of(around, matrix, effective)
-    return rate_law(around, matrix, depend, np.full(len(matrix), correlation), BORROWED_EVENTS)[0]
-
-
-def user_correlation(views: Sequence[GroupView], fits: Sequence[Floats]) -> float:
-    """The correlation of the 0/1 outcomes of a user's rows, from all groups together; 1 where nothing can be told."""
-    if not views[0].tally.binary:
-        return 0.0
-    between, potential, possible = 0.0, 0.0, 0.0
-    for view, fit in zip(views, fits, strict=True):
-        around = Around.of(view, fit)
-        assert around.known is not None and around.alike is not None
-        between += float(around.residual.sum() - around.rows.sum())
-        potential += float(around.alike.sum() - around.known.sum())
-        possible += float(view.pairs.ww.sum() - view.sums.V0.sum())
-    if not possible > 1e-12 * sum(float(view.sums.V0.sum()) for view in views):
-        return 0.0  # one row a user
-    return float(np.clip(between / potential, 0, 1)) if potential > 0 else 1.0

@@ -16,7 +16,7 @@ from evenscore.tables import number_text
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
 
-WORST = 4.0  # times the variance of outcomes: the squared error of predictions that are of some use is about 1 of it
+WORST = 2.0  # times the variance of outcomes: the squared error of the outcomes of other people, drawn at random
 SMALLER = 4.0  # times: scores of which both mean and spread are so much smaller than those of outcomes are in another unit
 SCALES = (None, True, False)
 OUTSIDE = "while outcomes are 0 or 1"
@@ -74,7 +74,8 @@ class Moments:
             return ""
         outcomes = f"outcomes have mean {number_text(self.mean_outcome)} and standard deviation {number_text(self.sd_outcome)}"
         if self.squared_difference > WORST * self.sd_outcome**2:
-            return f"the {scores} (mean {number_text(self.mean_score)}), {outcomes}: such predictions would be far worse than none"
+            better = "outcomes of other people at random would be better predictions"
+            return f"the {scores} (mean {number_text(self.mean_score)}), {outcomes}: {better}"
         smaller = SMALLER * abs(self.mean_score) < abs(self.mean_outcome) and SMALLER * self.sd_score < self.sd_outcome
         if smaller:
             return f"the {scores} while {outcomes}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Unpack, cast
 
 import numpy as np
 
-from evenscore.data.observations import Observations, keep_split, one_row_each, take_rows
+from evenscore.data.observations import Observations, keep_split, one_row_each, take_rows, who_is_split
 from evenscore.data.spec import TallySpec
 from evenscore.engines.data_or_tally import DataColumns, refuse_unknown, require_columns
 from evenscore.engines.memory import choose_lattice
@@ -25,14 +25,14 @@ from evenscore.errors import (
     require_option,
     require_sequence,
 )
+from evenscore.estimation.overlap import BOTH
+from evenscore.estimation.pairwise import PairwiseTest
 from evenscore.estimation.verdict import DISPARITY
 from evenscore.false_alarms.dealing import Patterns, find_patterns, keep_most
 from evenscore.false_alarms.placebo_result import Placebo, PlaceboTest
 from evenscore.marginal import marginal_test
-from evenscore.marginal.marginal_result import MarginalTest
-from evenscore.ordering import OrderingTest, ordering_test
+from evenscore.ordering import ordering_test
 from evenscore.parity import parity_test
-from evenscore.parity.parity_result import ParityTest
 from evenscore.simulation.workers import Workers
 from evenscore.tallies.counting import count
 from evenscore.tallies.lattice import Lattice
@@ -48,7 +48,10 @@ SHARES = 8  # of the runs that each worker gets one after the other: rows are se
 
 @dataclass(frozen=True, slots=True)
 class Deciding:
-    """The tests to repeat, and how they test. alpha: the level of each. groups: those that are compared; None: all."""
+    """The tests to repeat, and how they test. alpha: the level of each. groups: those that are compared; None: all.
+
+    joint: makes one decision of the parity and ordering tests of a tally, for the test that is called BOTH.
+    """
 
     tests: tuple[str, ...]
     alpha: float
@@ -59,18 +62,22 @@ class Deciding:
     reference: Any = None
     weighting: str = "user"
     groups: tuple[Any, ...] | None = None
+    joint: Callable[..., PairwiseTest] | None = None
 
     def run(self, name: str, tally: Tally, seed: int) -> tuple[float, bool]:
         """The p-value of one test, and whether it shows a disparity."""
         shared: dict[str, Any] = {"alpha": self.alpha, "reference": self.reference, "weighting": self.weighting, "seed": seed}
         at: dict[str, Any] = {"threshold": self.threshold, "positive": self.positive}
-        test: ParityTest | OrderingTest | MarginalTest
-        if name == "parity":
-            test = parity_test(tally, method=self.method, compare=self.compare, both=False, **shared)
+        test: PairwiseTest
+        if name == "marginal":
+            test = marginal_test(tally, both=False, **at, **shared)
         elif name == "ordering":
             test = ordering_test(tally, **shared)
         else:
-            test = marginal_test(tally, both=False, **at, **shared)
+            test = parity_test(tally, method=self.method, compare=self.compare, both=False, **shared)
+        if name == BOTH:
+            assert self.joint is not None
+            test = self.joint(tally, test, ordering_test(tally, **shared), weighting=self.weighting, seed=seed)
         return test.p_value, test.verdict == DISPARITY
 
 
@@ -206,6 +213,8 @@ def repeat_tests(
 ) -> Placebo:
     """The deciding tests on groups dealt out anew, for data that are read once."""
     observations = read_rows(data, spec, call=call, memory_limit=parse_memory_limit(memory_limit), say=say)
+    if who_is_split(observations) is not observations.users:
+        raise OptionError(f"{call} deals groups out among users, and here each {observations.item} has a group; leave out item=")
     lattice = choose_lattice(observations, spec)
     observations, n_left_out = keep_most(_with_outcomes(keep_split(observations, spec.split)))
     patterns = find_patterns(observations, design.within)

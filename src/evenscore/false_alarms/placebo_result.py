@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from evenscore.estimation.overlap import BOTH
 from evenscore.tables import Table, json_ready, values_of
 from evenscore.types import Floats, Mask
 
@@ -56,7 +57,9 @@ class PlaceboTest:
     @property
     def what(self) -> str:
         """What gave the alarms, in words."""
-        return "the tests together" if self.name == WHOLE else f"the {self.name} test"
+        if self.name == WHOLE:
+            return "the tests together"
+        return f"the {self.name} tests" if self.name == BOTH else f"the {self.name} test"
 
     @property
     def failure(self) -> str:
@@ -94,6 +97,14 @@ class Placebo(Table):
     alpha: the promised chance of a false alarm of all tests together. n_spanning: users in several groups; n_left_out: users
     in other numbers of groups than most; n_fixed: users who kept their group in every run; n_strata: of scores, with
     ``within="score"``.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> people = es.simulate(300, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    >>> found = es.placebo(people, score="score", outcome="outcome", group="group", user="user", runs=5)
+    >>> found.runs, found.rejection_rate
+    (5, 0.0)
     """
 
     tests: tuple[PlaceboTest, ...]

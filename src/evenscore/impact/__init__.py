@@ -18,16 +18,19 @@ from evenscore.calibration.calibrator import Calibrator
 from evenscore.data.columns import number_array
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, OptionError, require_alpha, require_flag, require_option, shortened
+from evenscore.estimation.direction import outcomes_rise
 from evenscore.estimation.inference import seeded
 from evenscore.estimation.units import same_scale
 from evenscore.impact.impact_result import CLASSIFICATION, Impact
 from evenscore.impact.rates import DRAWS, Pieces, Rates, cut_scores, same_thresholds, thresholds_at_same_rate
 from evenscore.tallies.tally_state import Tally
+from evenscore.tallies.two_way import in_full, require_enough
 from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
 from evenscore.types import Floats
 
 THRESHOLD, RATE = "threshold", "rate"
+FALLS = "outcomes fall along the score, so that calibrated scores, which are outcomes, decide the other way round"
 SAME_RATE = (
     "calibrated scores are not on the scale of the threshold: theirs, threshold_after, keeps the overall share of positive "
     "decisions or comes as near as the scores allow"
@@ -75,7 +78,8 @@ def classification_impact(
     keep
         What stays when calibrated scores decide: "threshold", the same number for both, or "rate", the overall share of positive
         decisions, with another threshold for calibrated scores. By default the threshold when score and outcome are on one scale or
-        the calibrator keeps the scale of the score, and the rate when they are not.
+        the calibrator keeps the scale of the score, and the rate when they are not. Where outcomes fall along the score, as
+        defaults do along credit points, the rate stays, and low calibrated scores get what high scores got.
     interval
         False leaves out the limits, for speed.
     alpha, seed
@@ -95,7 +99,7 @@ def classification_impact(
     >>> round(found.of("b")["estimate"], 2)  # without end of users it is -0.18
     -0.17
     """
-    tally = as_tally(tally, columns, call="classification_impact", threshold=threshold)
+    tally = require_enough(in_full(as_tally(tally, columns, call="classification_impact", threshold=threshold)))
     require_alpha(alpha)
     require_flag("interval", interval)
     require_option("positive", positive, SIDES)
@@ -103,8 +107,11 @@ def classification_impact(
     if calibrator is None:
         calibrator = calibrate(tally, bandwidth="band", weighting=weighting)
     calibrator = require_calibrator(calibrator)
+    falling = calibrator.reference is None and not outcomes_rise(tally, weighting)
     if keep is None:
-        keep = THRESHOLD if calibrator.reference is not None or same_scale(tally) else RATE
+        kept = calibrator.reference is not None or (same_scale(tally) and not falling)
+        keep = THRESHOLD if kept else RATE
+    way = -1 if falling and keep == RATE else 1
     cuts = _thresholds(tally, threshold)
     views = [view for view in GroupView.each(tally, weighting) if view.sums.A.any()]
     groups = [view.label for view in views]
@@ -115,9 +122,9 @@ def classification_impact(
         group_map = calibrator.map_of(view.label, unknown="pooled")
         scores = cut_scores(view, group_map, cuts, rng if interval else None)
         shares = scores.chance[None, :]
-        estimated.append(Pieces.of(scores, group_map, group_map.value[None, :], shares))
+        estimated.append(Pieces.of(scores, group_map, group_map.value[None, :], shares).turned(way))
         if interval:
-            drawn.append(Pieces.of(scores, group_map, group_map.draw(rng, DRAWS), shares + scores.noise))
+            drawn.append(Pieces.of(scores, group_map, group_map.draw(rng, DRAWS), shares + scores.noise).turned(way))
     weights = np.array([view.sums.A.sum() for view in views])
 
     def cuts_after(pieces: list[Pieces]) -> Floats:
@@ -144,9 +151,9 @@ def classification_impact(
     what = "Change in the positive rate if scores were calibrated" + ("" if len(cuts) > 1 else f", threshold {cuts[0]:g}")
     if keep == RATE:
         what += ", at the same overall rate"
-        after = dict(zip(cuts.tolist(), cuts_after(estimated)[0].tolist(), strict=True))
+        after = dict(zip(cuts.tolist(), (way * cuts_after(estimated)[0]).tolist(), strict=True))
         table = [row | {"threshold_after": after[row["threshold"]]} for row in table]
-        notes = (*notes, SAME_RATE)
+        notes = (*notes, SAME_RATE, *([FALLS] if way < 0 else []))
     return Impact(CLASSIFICATION, what, tuple(table), tuple(pairs), alpha, notes, keep=keep, frame_kind=tally.frame_kind)
 
 
@@ -278,6 +285,8 @@ def _notes(tally: Tally, cuts: Floats, positive: str, calibrator: Calibrator, fi
         notes.append("a threshold runs through a cell, whose people are shared in proportion; cuts= in es.tally makes it exact")
     if any(tally.n_unlabelled.values()):
         notes.append("people without a known outcome count in the rates; the limits take their scores to vary like the others'")
+    if tally.item is not None:
+        notes.append("items that are in several groups make the limits of ratios and differences too wide or too narrow")
     if tally.cross:
         notes.append("users that are in several groups make the limits of ratios and differences too wide or too narrow")
     return tuple(notes)

@@ -20,6 +20,15 @@ class Impact(Table):
     table: one dict for each group (None: all groups) and threshold. pairs: the same between groups. slots: for ranks, one dict for
     each group and position. what: the change in words. keep: whether decisions by calibrated scores have the same "threshold", or
     the same overall "rate".
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> people = es.simulate(300, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    >>> tally = es.tally(people, score="score", outcome="outcome", group="group", user="user", cuts=[0.5])
+    >>> impact = es.classification_impact(tally, threshold=0.5)
+    >>> [(row["group"], round(row["estimate"], 2)) for row in impact.rows()[:2]]
+    [('a', -0.0), ('b', -0.21)]
     """
 
     kind: str

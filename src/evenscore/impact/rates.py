@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -98,6 +98,10 @@ class Pieces:
     def of(cls, scores: Scores, group_map: GroupMap, values: Floats, shares: Floats) -> Pieces:
         """For each draw of the map's knots (n, n_knots) and of the cells' shares (n, n_cells)."""
         return cls(shares[:, scores.cell] * scores.share, *map_ends(group_map, scores, values), scores.low)
+
+    def turned(self, way: int) -> Pieces:
+        """With way -1, calibrated scores count from above: what is at or above a cut is at or below it."""
+        return replace(self, low=way * self.low, high=way * self.high)
 
     def above(self, cut: Floats) -> Floats:
         """The share of people whose calibrated score is at or above the draw's cut, (n,)."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, require_alpha, require_flag, require_gap, require_option
+from evenscore.estimation.direction import outcomes_rise
 from evenscore.estimation.inference import tells_spread
 from evenscore.estimation.kernels import FEW_CELLS
 from evenscore.estimation.pairwise import Formulation
@@ -18,7 +19,8 @@ from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import score_error
 from evenscore.marginal.bends import Bends
 from evenscore.marginal.boundary import ONE_SIDED, Edge, edge_smoothing, few_scores, fit_edge, mean_edge
-from evenscore.marginal.cut import ABOVE, Cut, cut_words, make_cuts, outcomes_rise
+from evenscore.marginal.cut import ABOVE, Cut, cut_words, make_cuts
+from evenscore.marginal.jumps import find_jumps
 from evenscore.marginal.levels import Levels
 from evenscore.marginal.marginal_result import (
     BOTH_SIDES,
@@ -87,6 +89,8 @@ def marginal_test(
         "positive": outcomes of people with the positive decision alone, which is right also where the decision changes outcomes.
         "both": those on the other side of the threshold as well, for when all are known and the decision cannot change them; it
         finds smaller gaps. Choose before looking: ``.other_labels`` has the result of the other choice, which makes no verdict.
+        ``.jumps`` tests whether outcomes jump at the threshold within groups; where one does, "both" is wrong. That none is shown
+        does not make "both" right, so that this test does not choose: all but large jumps are mostly missed.
     both
         Also test with the other weighting and the other labels, and say so when the verdicts differ.
     alpha, seed
@@ -123,7 +127,9 @@ def marginal_test(
     result = MarginalTest(
         marginals=tuple(_marginals(standings, sides, settled, alpha)),
         pairs=pairs,
-        other_side=check_other_side(sides.views, cuts, higher, _one_sided(settled, cuts), alpha=alpha, seed=seed),
+        other_side=check_other_side(
+            sides.views, cuts, higher, None if settled is None else _one_sided(settled, cuts), alpha=alpha, seed=seed
+        ),
         labels=labels,
         thresholds=tuple(cut.threshold for cut in cuts),
         at_scores=tuple(cut.score for cut in cuts),
@@ -141,9 +147,13 @@ def marginal_test(
     )
     if both and settled is not None and any(view.sums.W[cuts[0].outside].any() for view in sides.views):
         elsewhere = [replace(cut, both=labels != BOTH_SIDES) for cut in cuts]
+        one_sided = _one_sided(settled, cuts)
+        assert one_sided is not None
+        jumps = find_jumps(sides.views, cuts, GroupView.whole(tally, weighting), one_sided, alpha)
         sides = _Sides.at(tally, weighting, elsewhere)
         again = replace(result, pairs=_compare(sides, *_stand(sides, smoothing, pairing), higher, pairing)[0])
-        result = replace(result, other_labels=OtherLabels.of(again, POSITIVE_SIDE if labels == BOTH_SIDES else BOTH_SIDES))
+        others = OtherLabels.of(again, POSITIVE_SIDE if labels == BOTH_SIDES else BOTH_SIDES)
+        result = replace(result, other_labels=others, jumps=jumps)
     if not both or tally.n_rows == tally.n_users:
         return result
     other = "row" if weighting == "user" else "user"
@@ -152,9 +162,9 @@ def marginal_test(
     return replace(result, other=Formulation.of(again))
 
 
-def _one_sided(smoothing: Smoothing | None, cuts: Sequence[Cut]) -> Smoothing | None:
+def _one_sided(smoothing: Smoothing, cuts: Sequence[Cut]) -> Smoothing:
     """The bandwidth that a fit of one side has."""
-    return smoothing.at(ONE_SIDED * smoothing.h) if smoothing is not None and cuts[0].both else smoothing
+    return smoothing.at(ONE_SIDED * smoothing.h) if cuts[0].both else smoothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +245,8 @@ def _standing(view: GroupView, cut: Cut, smoothing: Smoothing | None, everybody:
     scatter = float(side.sums.Y2.sum() / side.sums.W.sum())
     if edge is None:
         return Standing(view.label, None, average, scatter, "nobody near the threshold on the positive side")
-    reason = ""
-    if not edge.effective_users >= MIN_EFFECTIVE:
+    reason = view.few
+    if not reason and not edge.effective_users >= MIN_EFFECTIVE:
         few = f"only {edge.effective_users:.1f} effective users at the threshold"
         reason = f"{few}; at least {MIN_EFFECTIVE} are needed to judge it"
     return Standing(view.label, edge, average, scatter, reason)

@@ -107,10 +107,9 @@ def mean_edge(side: GroupView) -> Edge:
     """The plain average of all on one side."""
     side = side.at(side.used)
     weights = np.full(len(side.cells), 1 / side.total)
-    level = float(weights @ side.sums.Y)
-    if side.tally.binary:
-        level = float(np.clip(level, 0, 1))
-    return Edge(side, level, weights, np.full(len(weights), level), level, _users(side, weights))
+    least, most = (0.0, 1.0) if side.tally.binary else (-np.inf, np.inf)
+    level = float(np.clip(weights @ side.sums.Y, least, most))
+    return Edge(side, level, weights, np.full(len(weights), level), level, _users(side, weights), least, most)
 
 
 def few_scores(views: Sequence[GroupView]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +12,11 @@ from evenscore.errors import DataError, OptionError, is_finite, listing, require
 from evenscore.tables import label_text
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
-from evenscore.tallies.view import GroupView
 from evenscore.types import Ints
 
 ABOVE, BELOW = "above", "below"
 POSITIVE = (ABOVE, BELOW)
 NEAR = 0.05  # of the range of the scores
-FALLING = -3.0  # outcomes are taken to fall along the score only when that is this many standard errors clear
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +74,7 @@ def make_cut(tally: Tally, threshold: Any, positive: str) -> Cut:
     if first is None:
         raise DataError(
             f"the threshold {value:g} runs through a cell of the tally, between {_neighbours(lattice, value)}; make it an edge: "
-            f"es.tally(..., cuts=[{value:g}])"
+            f"es.tally(..., cuts=[{value:g}])" + ("; ask for that whoever released the tally" if tally.released else "")
         )
     if not lattice.discrete:
         return Cut(lattice, value, positive, first, float(lattice.to_axis(np.array([value]))[0]), value)
@@ -147,25 +144,3 @@ def _marginal_value(tally: Tally, first: int, positive: str) -> int:
     if len(side) == 0:
         return min(first, tally.lattice.n_cells - 1) if positive == ABOVE else max(first - 1, 0)
     return int(side[0] if positive == ABOVE else side[-1])
-
-
-def outcomes_rise(tally: Tally, weighting: str) -> bool:
-    """Whether outcomes rise along the score, as they should; False only when the slope within groups is clearly negative.
-
-    The slope's sign is that of sum_g sum_c (x_c - mean_g) Y_c, with a user-robust standard error around each group's mean.
-    """
-    slope, levers = 0.0, []
-    for group in GroupView.each(tally, weighting):
-        view = group.at(group.used)
-        if len(view.cells) > 1:
-            weight, position = view.sums.W, view.sums.position
-            lever = position - weight @ position / weight.sum()
-            slope += float(lever @ view.sums.Y)
-            levers.append((view, lever))
-    if slope >= 0:
-        return True
-    variance = 0.0
-    for view, lever in levers:
-        mean = np.full(len(lever), view.mean)
-        variance += float(lever @ view.pairs.residual(mean, mean) @ lever)
-    return not slope < FALLING * math.sqrt(max(variance, 0.0))

@@ -79,13 +79,13 @@ class Levels:
         shown = [float(edge.weights @ here.residual @ edge.weights) for edge, here in zip(edges, around, strict=True)]
         users = [np.array([edge.effective_users]) for edge in edges]
         if around[0].known is None:
-            scatter = stack([Scatter.of(*each) for each in zip(around, (edge.matrix for edge in edges), users, strict=True)])
+            scatter = stack([Scatter.of(*each).alone for each in zip(around, (edge.matrix for edge in edges), users, strict=True)])
             return cls(tuple(edges), level, own_number_law(scatter), np.maximum(shown, 0), scatter)
         depend = [Dependence.of(*each) for each in zip(around, (edge.matrix for edge in edges), users, strict=True)]
         common = common_correlation(*depend)
         laws = []
         for edge, here, rows in zip(edges, around, depend, strict=True):
-            law, _ = rate_law(here, edge.matrix, rows, common, BORROWED_EVENTS)
+            law, _ = rate_law(rows, common, BORROWED_EVENTS)
             laws.append(shaped(law, here, edge.matrix, np.array([edge.rate])))
         return cls(tuple(edges), level, stack(laws), np.maximum(shown, 0), None)
 
@@ -171,7 +171,10 @@ class Differences(Generic[AnyLevels]):
     @cached_property
     def common(self) -> Floats:
         """The mean level of each pair."""
-        return np.clip(self._mean(self.levels.level), *(self._mean(bound) for bound in self.levels.bounds))
+        mean = self._mean(self.levels.level)
+        if self.levels.scatter is not None:
+            return mean  # only rates are bounded
+        return np.clip(mean, *(self._mean(bound) for bound in self.levels.bounds))
 
     def _mean(self, values: Floats) -> Floats:
         return self._weight * values[self.left] + (1 - self._weight) * values[self.right]

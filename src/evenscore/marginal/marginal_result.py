@@ -11,7 +11,7 @@ import numpy as np
 
 from evenscore.estimation.pairwise import Formulation, GapPair, GapTest, not_shown
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
-from evenscore.tables import html_table, json_ready, label_text, p_text, printable, text_table, values_of
+from evenscore.tables import amount_text, figures, json_ready, label_text, p_text, values_of
 
 LABELS = POSITIVE_SIDE, BOTH_SIDES = "positive", "both"
 MIN_EFFECTIVE = 20  # effective users at the threshold that a group needs
@@ -87,6 +87,19 @@ class OtherSide:
 
 
 @dataclass(frozen=True, slots=True)
+class Jump:
+    """One group: by how much outcomes just inside the threshold exceed those just outside; p_value: of none, adjusted."""
+
+    group: Any
+    size: float = np.nan
+    se: float = np.nan
+    ci_low: float = np.nan
+    ci_high: float = np.nan
+    p_value: float = np.nan
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class OtherLabels:
     """The same test with outcomes of the positive side alone, or of both sides: what was not chosen."""
 
@@ -108,14 +121,24 @@ class OtherLabels:
         sides = "outcomes on both sides of the threshold" if self.labels == BOTH_SIDES else "outcomes on the positive side alone"
         when = ", which is right only where the decision cannot change an outcome" if self.labels == BOTH_SIDES else ""
         return (
-            f"with {sides}{when}: {self.verdict}, largest gap {abs(self.max_gap):.3f}, p = {p_text(self.p_value)}; "
+            f"with {sides}{when}: {self.verdict}, largest gap {amount_text(abs(self.max_gap))}, p = {p_text(self.p_value)}; "
             f'labels="{self.labels}", chosen beforehand, makes that the verdict'
         )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MarginalTest(GapTest[MarginalPair]):
-    """The result of ``es.marginal_test``. A row has a pair's gap at the threshold, and the average_gap of all beyond it."""
+    """The result of ``es.marginal_test``. A row has a pair's gap at the threshold, and the average_gap of all beyond it.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> people = es.simulate(300, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    >>> tally = es.tally(people, score="score", outcome="outcome", group="group", user="user", cuts=[0.5])
+    >>> test = es.marginal_test(tally, threshold=0.5)
+    >>> {group: round(level["estimate"], 2) for group, level in test.by_group.items()}
+    {'a': 0.49, 'b': 0.24}
+    """
 
     COLUMNS = (
         *("group_a", "group_b", "p_value", "p_adjusted", "gap", "se", "ci_low", "ci_high", "average_gap", "p_average", "verdict"),
@@ -140,6 +163,7 @@ class MarginalTest(GapTest[MarginalPair]):
     other: Formulation | None = None
     labels: str = POSITIVE_SIDE
     other_labels: OtherLabels | None = None
+    jumps: tuple[Jump, ...] = ()
     frame_kind: str | None = None
 
     @property
@@ -229,6 +253,7 @@ class MarginalTest(GapTest[MarginalPair]):
         document["other"] = None if self.other is None else values_of(self.other)
         document["labels"] = self.labels
         document["other_labels"] = None if self.other_labels is None else values_of(self.other_labels)
+        document["jumps"] = [values_of(jump) for jump in self.jumps]
         document["other_side"] = [values_of(side) for side in self.other_side]
         return json_ready(document)
 
@@ -244,11 +269,30 @@ class MarginalTest(GapTest[MarginalPair]):
             notes.append(BURDEN)
         notes += self._adjustment_notes()
         notes += [f"{label_text(marginal.group)}: {marginal.reason}" for marginal in self.marginals if marginal.reason]
-        return [*notes, *self.misleading, *self._disagreement_notes(), *self._label_notes(), *self._beyond_notes()]
+        return [*notes, *self.misleading, *self._disagreement_notes(), *self.label_sentences, *self._beyond_notes()]
 
-    def _label_notes(self) -> list[str]:
-        """What the labels that were not chosen say."""
-        return [self.other_labels.sentence] if self.other_labels is not None and self.other_labels.sentence else []
+    @property
+    def label_sentences(self) -> list[str]:
+        """What the labels that were not chosen say, and whether outcomes jump at the threshold."""
+        if self.other_labels is None:
+            return []
+        return list(filter(None, [self.other_labels.sentence, self._jump_sentence]))
+
+    @property
+    def _jump_sentence(self) -> str:
+        if self.other_labels is None or np.isnan(self.other_labels.p_value):
+            return ""
+        judged = [jump for jump in self.jumps if np.isfinite(jump.p_value)]
+        shown = [jump for jump in judged if jump.p_value <= self.alpha]
+        if shown:
+            sizes = ", ".join(
+                f"{label_text(jump.group)} {figures(jump.size, sign='+')}, p = {p_text(jump.p_value)}" for jump in shown
+            )
+            words = f"outcomes jump at the threshold ({sizes}), as where the decision itself changes them"
+            return f'{words}: labels="both" {"is" if self.labels == BOTH_SIDES else "would be"} wrong here'
+        if not judged:
+            return ""
+        return 'no jump of outcomes at the threshold is shown; that alone does not make labels="both" right'
 
     def _beyond_notes(self) -> list[str]:
         """Sentences about the other side; one for all when nobody has labels there."""
@@ -258,13 +302,8 @@ class MarginalTest(GapTest[MarginalPair]):
             ]
         return self.beyond
 
-    def __repr__(self) -> str:
-        notes = [f"  {printable(note, 400)}" for note in self._notes()]
-        tables = [text_table(self.group_rows()), "", text_table(self.rows())]
-        return "\n".join([printable(self._title(), 400), "", *tables, *notes])
-
-    def _repr_html_(self) -> str:
-        return GapTest._repr_html_(self).replace("<table>", f"{html_table(self.group_rows())}<table>", 1)
+    def _tables(self) -> list[list[dict[str, Any]]]:
+        return [self.group_rows(), self.rows()]
 
 
 def why(verdict: str, numbers: Mapping[str, float], tolerance: float | None, words: tuple[str, str]) -> str:
@@ -274,7 +313,7 @@ def why(verdict: str, numbers: Mapping[str, float], tolerance: float | None, wor
         low, high = sorted(math.copysign(1, numbers["gap"]) * numbers[name] for name in ("ci_low", "ci_high"))
         return (
             f"{words[0]} is held to a higher standard than {words[1]}: at the threshold their expected outcomes differ by "
-            f"{abs(numbers['gap']):.3g} [{low:.3g}, {high:.3g}]{more}"
+            f"{figures(abs(numbers['gap']))} [{figures(low)}, {figures(high)}]{more}"
         )
     if verdict == PARITY:
         return f"at the threshold the gap of {words[0]} and {words[1]} is within {tolerance:g}"

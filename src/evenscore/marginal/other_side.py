@@ -15,12 +15,13 @@ from evenscore.estimation.gaps import ROUNDING, SKEWNESS
 from evenscore.estimation.inference import PValue, correlation, draw_normal, empirical_p, seeded
 from evenscore.estimation.laws import Law
 from evenscore.estimation.multiplicity import holm
-from evenscore.estimation.nulls import side_spread
+from evenscore.estimation.one_side import side_spread, user_correlation
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.estimation.spreads import RateLaw, user_correlation
+from evenscore.estimation.spreads import RateLaw
 from evenscore.marginal.boundary import ONE_SIDED
 from evenscore.marginal.cut import Cut
 from evenscore.marginal.marginal_result import OtherSide
+from evenscore.tables import figures
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
@@ -109,8 +110,9 @@ def _in_words(side: OtherSide, p_value: float, direction: int, alpha: float) -> 
         return side
     way, against = ("above", "rise") if direction > 0 else ("below", "fall")
     if p_value <= alpha:
+        excess = figures(abs(side.excess))
         reason = (
-            f"on the other side, at score {side.at_score:.3g}, outcomes lie {abs(side.excess):.3g} {way} those at the threshold: "
+            f"on the other side, at score {figures(side.at_score)}, outcomes lie {excess} {way} those at the threshold: "
             "deciding by this score passes over people who do better"
         )
     else:

@@ -20,13 +20,14 @@ from evenscore.miscalibration.binned import Bins, binned_error, debiased_error, 
 from evenscore.miscalibration.cumulative import cumulative_error
 from evenscore.miscalibration.error_result import CalibrationError, ErrorDifference, ErrorEstimate
 from evenscore.miscalibration.intervals import Size, size_of
-from evenscore.miscalibration.kernel_error import kernel_error, quantile_error
+from evenscore.miscalibration.kernel_error import kernel_error, quantile_error, rougher_error
 from evenscore.miscalibration.measure import Measure, require_outcome_scale
 from evenscore.miscalibration.monotone_sweep import sweep_error
 from evenscore.miscalibration.noise import Background
 from evenscore.miscalibration.smooth_error import smooth_error
 from evenscore.tallies.pairs import PairMatrices
 from evenscore.tallies.tally_state import Tally
+from evenscore.tallies.two_way import in_full, require_enough
 from evenscore.tallies.view import GroupView, residual_covariance
 from evenscore.threads import in_one_thread
 from evenscore.types import Floats
@@ -35,6 +36,7 @@ __all__ = ["METHODS", "CalibrationError", "ErrorDifference", "ErrorEstimate", "c
 
 
 FEW_USERS = 30
+ENDLESS = 5.0  # times the root mean square of outcome minus score
 NEAR_ZERO = 1 / 3  # of the upper limit: below this the lower one is near zero
 MAX_PAIRS = 200
 
@@ -124,7 +126,7 @@ def calibration_error(
     >>> round(found.overall.estimate, 2), found.overall.ci_low < 0.102 < found.overall.ci_high
     (0.1, True)
     """
-    tally = as_tally(tally, columns, call="calibration_error")
+    tally = require_enough(in_full(as_tally(tally, columns, call="calibration_error")))
     require_option("method", method, METHODS)
     require_alpha(alpha)
     require_outcome_scale(tally, same_scale)
@@ -155,7 +157,18 @@ def calibration_error(
     backgrounds = cache(lambda: Background.each(filled, filled[: len(tally.groups)]))  # only where limits are wanted
     for number, (view, used) in enumerate(zip(views, filled, strict=True)):
         measure, background = measure_error(view, used), partial(lambda place: backgrounds()[place], number)
-        size = size_of(measure, used, background, alpha=alpha, interval=interval, debias=takes_off, rng=seeded(seed, number))
+        smooths = interval and method in ("kernel", "ce_np")
+        size = size_of(
+            measure,
+            used,
+            background,
+            alpha=alpha,
+            interval=interval,
+            debias=takes_off,
+            rng=seeded(seed, number),
+            rougher=rougher_error(used, smoothing, power) if smooths else None,
+        )
+        size = _without_endless(size, used)
         sizes.append(size)
         estimates.append(_estimate(used, measure, size, definition, takes_off))
     if len(tally.groups) == 1:
@@ -204,6 +217,16 @@ def _views(tally: Tally, weighting: str) -> list[GroupView]:
     return [*views, GroupView.whole(tally, weighting)] if len(tally.groups) > 1 else views
 
 
+def _without_endless(size: Size, view: GroupView) -> Size:
+    """Without an upper limit that is far beyond what an error can be: E (E(Y | S) - S)^2 is at most E (Y - S)^2.
+
+    A few people whose numbers happen to be alike rule nothing out. For 0/1 outcomes limits end at 1.
+    """
+    sums, score = view.sums, view.score - view.tally.centre
+    largest = math.sqrt(max(float((sums.Y2 - 2 * score * sums.Y + score**2 * sums.W).sum()) / view.total, 0.0))
+    return replace(size, high=math.nan) if not view.tally.binary and size.high > ENDLESS * largest else size
+
+
 def _estimate(view: GroupView, measure: Measure, size: Size, definition: Method, debias: bool) -> ErrorEstimate:
     value = size.debiased if debias else size.plug_in
     return ErrorEstimate(
@@ -232,7 +255,8 @@ def _flag(view: GroupView, size: Size, value: float, definition: Method) -> str:
     if size.plug_in == size.high == 0:
         reasons.append("scores are outcomes, for everybody: limits without any width know no more than these people")
     if size.low <= 0:
-        reasons.append("compatible with perfect calibration, only the upper limit says something")
+        says = "" if math.isnan(size.high) else ", only the upper limit says something"
+        reasons.append(f"compatible with perfect calibration{says}")
     if definition.chosen_by_data and size.low <= NEAR_ZERO * size.high:
         reasons.append(
             f"{definition.chosen_by_data} depends on the data, which the limits do not know: do not trust them near zero"

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from evenscore.errors import OptionError, listing, shortened
 from evenscore.tables import Table, json_ready, label_text, values_of
 
@@ -46,7 +48,17 @@ class ErrorDifference:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CalibrationError(Table):
-    """Calibration errors by group and overall; ``differences()`` compares the groups."""
+    """Calibration errors by group and overall; ``differences()`` compares the groups.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> people = es.simulate(300, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    >>> tally = es.tally(people, score="score", outcome="outcome", group="group", user="user")
+    >>> error = es.calibration_error(tally)
+    >>> [(row["group"], round(row["estimate"], 2)) for row in error.rows()]
+    [('a', 0.0), ('b', 0.14), (None, 0.07)]
+    """
 
     method: str
     estimates: tuple[ErrorEstimate, ...]
@@ -104,5 +116,14 @@ class CalibrationError(Table):
             notes += [f"{name}: {text}" for text in (estimate.flag, *estimate.notes) if text]
         for pair in self.pairs[:10]:
             names = f"{label_text(pair.group_a)} − {label_text(pair.group_b)}"
-            notes.append(f"{names}: {pair.debiased:+.4f} ({pair.ci_low:+.4f} to {pair.ci_high:+.4f})")
+            notes.append(f"{names}: {pair.debiased:+.4f} ({_limits_text(pair.ci_low, pair.ci_high)})")
         return notes
+
+
+def _limits_text(low: float, high: float) -> str:
+    """Limits of a difference, of which each may be missing."""
+    if np.isnan(low) and np.isnan(high):
+        return "no limits"
+    if np.isnan(low):
+        return f"at most {high:+.4f}"
+    return f"at least {low:+.4f}" if np.isnan(high) else f"{low:+.4f} to {high:+.4f}"

@@ -48,8 +48,12 @@ def size_of(
     interval: bool,
     debias: bool,
     rng: np.random.Generator,
+    rougher: Measure | None = None,
 ) -> Size:
-    """The size of a calibration error with its limits; what is not asked for is nan."""
+    """The size of a calibration error with its limits; what is not asked for is nan.
+
+    rougher: the same with less smoothing. Smoothing can only hide an error, so that a lower limit stands, but not an upper one.
+    """
     plug_in = measure.estimate(view)
     squared = measure.norm == "l2"
     debiased = _debiased_square(measure, view, plug_in) if squared else np.nan
@@ -62,6 +66,9 @@ def size_of(
         return Size(plug_in, debiased)
     low, high = limits(statistics, plug_in, alpha)
     high = max(high, _allowed_by_events(measure, view, background(), alpha))
+    if rougher is not None:
+        highest = upper_limit(_statistics(rougher, view, background(), rng), rougher.estimate(view), alpha)
+        high = highest if np.isnan(highest) else max(high, highest)
     low, high = min(low, debiased), max(high, debiased)  # they fit the norm with its noise, which the estimate is less of
     slope = slope_of(measure.norm, measure.weight, measure.values(view))
     return Size(plug_in, debiased, low, high, slope @ measure.matrix, slope @ measure.fitted)
@@ -143,9 +150,14 @@ def limits(statistics: Statistics, observed: float, alpha: float) -> tuple[float
     (a power-constrained limit, Cowan and others 2011).
     """
     low = _bisect(lambda theta: (statistics(theta) >= observed).mean() <= alpha / 2, 0.0, observed)
+    return low, upper_limit(statistics, observed, alpha, low)
+
+
+def upper_limit(statistics: Statistics, observed: float, alpha: float, low: float = 0.0) -> float:
+    """The larger of ``limits``; nan where there is none."""
     seen = max(observed, float(np.median(statistics(0.0))))
     if not seen > 0:  # scores are outcomes, without any noise: nothing else fits
-        return low, seen
+        return seen
 
     def fits(theta: float) -> bool:
         return bool((statistics(theta) <= seen).mean() > alpha / 2)
@@ -153,9 +165,9 @@ def limits(statistics: Statistics, observed: float, alpha: float) -> tuple[float
     top = seen
     for _ in range(GROWTHS):
         if not fits(top):
-            return low, _bisect(fits, low, top)
+            return _bisect(fits, low, top)
         top *= 1.5
-    return low, np.nan
+    return np.nan
 
 
 def _median_unbiased(statistics: Statistics, observed: float) -> float:

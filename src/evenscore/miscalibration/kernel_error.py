@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from evenscore.estimation.bandwidth import rule_of_thumb
 from evenscore.estimation.smoothing import Smoothing, unsmoothed
 from evenscore.miscalibration.binned import equal_mass_shares
 from evenscore.miscalibration.measure import Measure, norm_name
 from evenscore.tallies.view import GroupView
-from evenscore.types import Floats
+from evenscore.types import Floats, Ints
 
 QUANTILES = 100
+ROUGHER = 0.5  # of the bandwidth, where nothing may be hidden by smoothing
+ALONE = 3  # users a score, on average, from which on few scores of a group are not smoothed: one person shows no noise
 
 
 def kernel_error(view: GroupView, smoothing: Smoothing, power: int) -> Measure:
@@ -18,12 +23,29 @@ def kernel_error(view: GroupView, smoothing: Smoothing, power: int) -> Measure:
 
     The residual of a calibrated score is zero everywhere, so smoothing it costs no bias there, whatever the bandwidth.
     """
-    matrix = smoother_at(view, view.sums.position, smoothing)
+    return _everywhere(view, smoother_at(view, view.sums.position, smoothing), power, smoothing.h)
+
+
+def rougher_error(view: GroupView, smoothing: Smoothing, power: int) -> Measure | None:
+    """The same with less smoothing, for what a wider one hides; None where scores are not smoothed.
+
+    Half the bandwidth of a band, and along the score itself: where scores crowd at one end, a bandwidth in ranks at the other end
+    spans scores that are far apart, and so may be their errors.
+    """
+    score, weight = view.score, view.sums.W
+    deviation = math.sqrt(float(weight @ (score - weight @ score / view.total) ** 2) / view.total)
+    if deviation == 0 or _as_they_are(view):
+        return None
+    rule = Smoothing(smoothing.degree, smoothing.kernel, "band")
+    narrow = rule.at(ROUGHER * rule_of_thumb(rule, deviation=deviation, users=view.n_users))
+    return _everywhere(view, _or_alone(view, narrow.matrix(score, score, weight), np.arange(len(score))), power, narrow.h)
+
+
+def _everywhere(view: GroupView, matrix: Floats, power: int, bandwidth: float) -> Measure:
+    """The error at every cell, as its people weigh."""
     fit = view.score - view.tally.centre + matrix @ view.residual
-    share = np.eye(len(view.sums.W))
-    return Measure(
-        matrix, view.sums.W / view.total, norm_name(power), matrix * fit, share=share, fit=fit, detail={"bandwidth": smoothing.h}
-    )
+    weight, share = view.sums.W / view.total, np.eye(len(view.sums.W))
+    return Measure(matrix, weight, norm_name(power), matrix * fit, share=share, fit=fit, detail={"bandwidth": bandwidth})
 
 
 def quantile_error(view: GroupView, smoothing: Smoothing, power: int) -> Measure:
@@ -48,11 +70,18 @@ def smoother_at(view: GroupView, points: Floats, smoothing: Smoothing) -> Floats
     """The smoother's matrix; cells that stand alone, and scores with few values, are taken as they are."""
     position, weight = view.sums.position, view.sums.W
     nearest = np.abs(position[None, :] - points[:, None]).argmin(axis=1)
-    alone = np.zeros((len(points), len(weight)))
-    alone[np.arange(len(points)), nearest] = 1 / weight[nearest]
-    if unsmoothed(view.lattice, view.sums):
-        return alone
-    matrix = smoothing.matrix(points, position, weight)
-    lonely = ~np.isfinite(matrix).all(axis=1)
-    matrix[lonely] = alone[lonely]
+    matrix = np.full((len(points), len(weight)), np.nan)
+    return _or_alone(view, matrix if _as_they_are(view) else smoothing.matrix(points, position, weight), nearest)
+
+
+def _as_they_are(view: GroupView) -> bool:
+    """Whether a group has few scores, and enough users at each."""
+    return unsmoothed(view.lattice, view.sums) and view.n_users >= ALONE * len(view.used)
+
+
+def _or_alone(view: GroupView, matrix: Floats, nearest: Ints) -> Floats:
+    """A smoother's matrix with the nearest cell by itself where it has no value."""
+    lonely = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
+    matrix[lonely] = 0.0
+    matrix[lonely, nearest[lonely]] = 1 / view.sums.W[nearest[lonely]]
     return matrix

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from evenscore.estimation.bandwidth import by_rule
 from evenscore.estimation.gaps import ROUNDING
-from evenscore.estimation.inference import correlation, draw_normal, standard_errors
+from evenscore.estimation.inference import correlation, draw_standard, standard_errors
 from evenscore.estimation.laws import Law
+from evenscore.estimation.one_side import user_correlation
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import (
     BORROWED_EVENTS,
@@ -25,12 +26,10 @@ from evenscore.estimation.spreads import (
     RateLaw,
     Scatter,
     effective_users,
-    mixed_cells,
     own_number_law,
     rate_law,
     rate_spread,
     scaled_law,
-    user_correlation,
 )
 from evenscore.miscalibration.kernel_error import smoother_at
 from evenscore.miscalibration.measure import Measure, small_sample_factor
@@ -124,12 +123,12 @@ def noise_of(measure: Measure, view: GroupView, background: Background, shape: F
     if around.known is None:
         covariance = measure.covariance(view)
         scatter = own_number_law(Scatter.of(around, measure.matrix, effective))
-        law = scaled_law(scatter, np.diag(covariance)).law
+        law = scaled_law(scatter, np.maximum(np.diag(covariance), 0.0)).law  # rounding may have left it slightly below 0
         return Noise(*_draws(measure, view, covariance, 1.0, shape, rng), lambda _: law, fixed=True)
     depend = Dependence.of(around, measure.matrix, effective)
-    side, own = rate_law(around, measure.matrix, depend, np.full(len(effective), background.alike), BORROWED_EVENTS)
+    side, own = rate_law(depend, np.full(len(effective), background.alike), BORROWED_EVENTS)
     share = float(np.median(own))
-    covariance = measure.matrix @ mixed_cells(around, share, background.alike) @ measure.matrix.T
+    covariance = depend.covariance(around, share, background.alike)
     law_at = _rate_laws(measure, view, background.rate, around.cubes, side)
     return Noise(*_draws(measure, view, covariance, share, shape, rng), law_at, fixed=False)
 
@@ -143,7 +142,7 @@ def _draws(
     """
     corr = correlation(covariance)
     if measure.share is None:
-        return draw_normal(corr, rng, DRAWS).astype(np.float32), np.zeros(DRAWS)
+        return draw_standard(corr, rng, DRAWS), np.zeros(DRAWS)
     power = 2 if measure.norm == "l2" else 1
     pull = (np.abs(shape) ** power @ measure.share - 1) / view.total
     pairs = view.pairs
@@ -151,13 +150,13 @@ def _draws(
     deviation = standard_errors(covariance)
     mixed = np.divide(mixed, deviation, out=np.zeros_like(mixed), where=deviation > 0)
     joint = np.block([[corr, mixed[:, None]], [mixed[None, :], np.array([[pull @ pairs.ww @ pull]])]])
-    drawn = draw_normal(joint, rng, DRAWS)
-    return drawn[:, :-1].astype(np.float32), drawn[:, -1]
+    drawn = draw_standard(joint, rng, DRAWS)
+    return drawn[:, :-1], drawn[:, -1].astype(np.float64)
 
 
 def _rate_laws(measure: Measure, view: GroupView, reached: Floats, cubes: Floats, side: RateLaw) -> Callable[[float], Law]:
     """Laws of 0/1 outcomes with the rate that a share of the way from the score to the rate reached would give."""
-    squares, cubes = measure.matrix**2 * view.sums.V0, measure.matrix**3 * cubes
+    squares, cubes = measure.matrix**2 * view.sums.V0, measure.matrix**2 * measure.matrix * cubes
     effect = _ratio(side.squares, squares.sum(axis=1))
     third_effect = _ratio(side.cubes, cubes.sum(axis=1))
     score = np.clip(view.score, 0, 1)
@@ -189,7 +188,7 @@ def possible_rates(view: GroupView, background: Background, z: float) -> list[Fl
         return []
     around, mean = Around.of(view, background.fit), np.full((1, len(view.score)), 1 / view.total)
     depend = Dependence.of(around, mean, effective_users(view, mean))
-    side, _ = rate_law(around, mean, depend, np.array([background.alike]), BORROWED_EVENTS)
+    side, _ = rate_law(depend, np.array([background.alike]), BORROWED_EVENTS)
     level, half = (
         mean @ view.sums.Y,
         side.squares / 2,

@@ -65,7 +65,9 @@ def calibrate_jointly(
     split: str | None = None,
     progress: Say | None = None,
 ) -> JointCalibrator:
-    """Replace each of K scores by E(Y_k | S_1 ... S_K, G), so that every blend of them means the same in every group.
+    """Replace each of several scores by the outcome expected given all of them, so that every blend means the same in every group.
+
+    Score k becomes :math:`E(Y_k \\mid S_1, \\ldots, S_K, G)`.
 
     Parameters
     ----------

@@ -52,6 +52,16 @@ class BetterWeights(Table):
 
     weights: as given, (K,). better, se: (K,) least squares and their user-robust standard errors. mse: of the blended score with
     the given weights; mse_better: with the better ones, each on users left out of the fit; gain: what is gained, with its se.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> from evenscore.simulation.objectives import feed
+    >>> posts = feed(150).data(seed=1)
+    >>> columns = dict(scores=["score_like", "score_share"], outcomes=["like", "share"], group="group", user="user")
+    >>> better = es.better_weights(posts, **columns, weights=[1, 2])
+    >>> [round(float(row["better"]), 2) for row in better.rows()]
+    [1.05, 2.0]
     """
 
     outcomes: tuple[str, ...]
@@ -97,7 +107,9 @@ def better_weights(
     split: str | None = None,
     progress: Say | None = None,
 ) -> BetterWeights:
-    """The weights w~ for which sum_k w~_k S_k comes closest to the blended outcome sum_k w_k Y_k (the paper's remark in Section 5).
+    """The weights of the scores whose blend comes closest to the blended outcome, a remark of the paper's fifth section.
+
+    They minimise the squared error of :math:`\\sum_k \\tilde w_k S_k` for :math:`\\sum_k w_k Y_k`.
 
     They differ from ``weights`` when some score tells of another's outcome; after joint calibration they do not, up to noise.
 
@@ -116,6 +128,16 @@ def better_weights(
     -------
     BetterWeights
         The weights with their standard errors, and what they would gain in squared error.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> from evenscore.simulation.objectives import feed
+    >>> posts = feed(150).data(seed=1)
+    >>> columns = dict(scores=["score_like", "score_share"], outcomes=["like", "share"], group="group", user="user")
+    >>> better = es.better_weights(posts, **columns, weights=[1, 2])
+    >>> [round(float(row["better"]), 2) for row in better.rows()]
+    [1.05, 2.0]
     """
     spec = ObjectivesSpec(scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split)
     objectives = read_objectives(data, spec, calibrator, progress)

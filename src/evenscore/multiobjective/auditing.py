@@ -17,7 +17,7 @@ from evenscore.multiobjective.lemma import LemmaTest, lemma_test
 from evenscore.multiobjective.rows import JointRows, ObjectivesSpec
 from evenscore.multiobjective.versions import BEFORE, COMPOSITE, composite_target, read_objectives, single_targets
 from evenscore.parity.parity_result import ParityTest
-from evenscore.tables import json_ready, number_text, p_text, values_of
+from evenscore.tables import as_frame, json_ready, number_text, p_text, values_of
 from evenscore.threads import in_one_thread
 from evenscore.types import Say
 
@@ -62,6 +62,16 @@ class ObjectivesAudit(VerdictTable):
 
     versions: "before", and the calibrators. weights: of the blend. mse: squared errors by target, group and version.
     better: the weights that would predict the blended outcome best, before calibration. labelled: rows with a label, by outcome.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> from evenscore.simulation.objectives import feed
+    >>> posts = feed(150).data(seed=1)
+    >>> columns = dict(scores=["score_like", "score_share"], outcomes=["like", "share"], group="group", user="user")
+    >>> audit = es.audit_objectives(posts, **columns, weights=[1, 2])
+    >>> [row["target"] for row in audit.rows()]
+    ['like', 'share', 'composite']
     """
 
     versions: tuple[VersionAudit, ...]
@@ -118,6 +128,10 @@ class ObjectivesAudit(VerdictTable):
             for audited in self.versions
             for blend in audited.blends
         ]
+
+    def mse_frame(self, kind: str | None = None) -> Any:
+        """The squared errors as a frame."""
+        return as_frame(list(self.mse), self.frame_kind if kind is None else kind)
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
@@ -195,6 +209,16 @@ def audit_objectives(
     -------
     ObjectivesAudit
         A verdict for each score and for the blend, with squared errors, the lemma's condition and better weights.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> from evenscore.simulation.objectives import feed
+    >>> posts = feed(150).data(seed=1)
+    >>> columns = dict(scores=["score_like", "score_share"], outcomes=["like", "share"], group="group", user="user")
+    >>> audit = es.audit_objectives(posts, **columns, weights=[1, 2])
+    >>> audit.verdict
+    'inconclusive'
     """
     options = ParityOptions(alpha, tolerance, method, seed)
     spec = ObjectivesSpec(scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split)

@@ -60,11 +60,23 @@ class JointApplied(Counted):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class JointCalibrator(Table):
-    """Maps for each group from all K scores to E(Y_k | S_1 ... S_K, G), and for everybody; made by ``es.calibrate_jointly``.
+    """Maps for each group, and for everybody, from all scores to the outcomes they stand for; made by ``es.calibrate_jointly``.
 
     axes: the scale of each score. maps: by group, in the order of the groups. columns: what the columns were called. binary: which
     outcomes are 0 or 1. fingerprint: of the data it was fitted on; split: the share of their users; dropped: rows left out.
     single: with one score, the calibrator that ``es.calibrate`` makes.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> from evenscore.simulation.objectives import feed
+    >>> posts = feed(150).data(seed=1)
+    >>> columns = dict(scores=["score_like", "score_share"], outcomes=["like", "share"], group="group", user="user")
+    >>> joint = es.calibrate_jointly(posts, **columns, method="logistic")
+    >>> joint.transform(posts, posts["group"]).shape
+    (1177, 2)
+    >>> joint.composite([1, 2]).transform(posts, posts["group"]).shape
+    (1177,)
     """
 
     axes: tuple[Axis, ...]

@@ -10,14 +10,14 @@ import numpy as np
 
 from evenscore.errors import renamed, require_alpha
 from evenscore.estimation.gaps import MIN_EFFECTIVE
-from evenscore.estimation.inference import DRAWS, correlation, quadratic_tail, seeded, sup_tail, welch_z
+from evenscore.estimation.inference import DRAWS, SupTail, correlation, quadratic_tail, seeded, welch_z
 from evenscore.estimation.multiplicity import holm
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, Judgement, VerdictTable, largest
 from evenscore.multiobjective.axes import Axis, make_axes
 from evenscore.multiobjective.product_kernel import rule_of_thumb
 from evenscore.multiobjective.rows import ObjectivesSpec
 from evenscore.multiobjective.versions import Objectives, read_objectives, row_weights
-from evenscore.parity.methods import Component, Evidence, draw_statistics, p_value
+from evenscore.parity.methods import Component, Evidence, draw
 from evenscore.tables import json_ready, label_text, number_text, values_of
 from evenscore.tallies.axis import backward
 from evenscore.threads import in_one_thread
@@ -63,7 +63,18 @@ class LemmaCase(Judgement):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LemmaTest(VerdictTable):
-    """The result of ``es.joint_calibration_test``: one case for each group and objective."""
+    """The result of ``es.joint_calibration_test``: one case for each group and objective.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> from evenscore.simulation.objectives import feed
+    >>> posts = feed(150).data(seed=1)
+    >>> columns = dict(scores=["score_like", "score_share"], outcomes=["like", "share"], group="group", user="user")
+    >>> test = es.joint_calibration_test(posts, **columns)
+    >>> test.verdict, len(test.rows())
+    ('disparity', 4)
+    """
 
     cases: tuple[LemmaCase, ...]
     scores: tuple[str, ...]
@@ -136,7 +147,9 @@ def joint_calibration_test(
     seed: int = 0,
     progress: Say | None = None,
 ) -> LemmaTest:
-    """Test E(Y_k | S_1 ... S_K, G) = S_k for every k and group: then every blend is calibrated and fair (the paper's lemma).
+    """Test whether each score is the outcome expected given all scores and the group, so that every blend is calibrated and fair.
+
+    The paper's lemma: :math:`E(Y_k \\mid S_1, \\ldots, S_K, G) = S_k` for every k and group.
 
     Near each of some 25 combinations of scores the mean of Y_k - S_k, each user weighing the same, is compared with 0; the largest
     deviation and the sum of their squares give one p-value by joint draws, adjusted for the groups and objectives.
@@ -156,6 +169,15 @@ def joint_calibration_test(
     -------
     LemmaTest
         A verdict, and one case for each group and objective.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> from evenscore.simulation.objectives import feed
+    >>> posts = feed(150).data(seed=1)
+    >>> columns = dict(scores=["score_like", "score_share"], outcomes=["like", "share"], group="group", user="user")
+    >>> es.joint_calibration_test(posts, **columns).alpha
+    0.05
     """
     require_alpha(alpha)
     spec = ObjectivesSpec(scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split)
@@ -226,10 +248,9 @@ def _test_case(rows: _Residuals, axes: tuple[Axis, ...], rng: np.random.Generato
     se = np.sqrt(variance[keep]) * factor
     z = welch_z(total[keep] / se, effective[keep] - 1)
     evidence = _evidence(z, correlation(covariance[np.ix_(keep, keep)]))
-    _, statistics = draw_statistics(evidence, rng, DRAWS)
     scores = np.stack([backward(places[keep, k], axis.scale) for k, axis in enumerate(axes)], axis=1)
     return LemmaCase(
-        p_value=p_value(evidence, statistics).value,
+        p_value=draw(evidence, rng, DRAWS).p_value.value,
         places=scores,
         gap=total[keep] / mass[keep],
         se=se / mass[keep],
@@ -286,10 +307,10 @@ def _evidence(z: Floats, corr: Floats) -> Evidence:
     """The largest deviation and the sum of squares, each with its share of the level."""
     every = slice(0, len(z))
     values = np.asarray(np.linalg.eigvalsh(corr))
-    tails: dict[str, tuple[Callable[[Floats], Floats], Callable[[float], float]]] = {
-        "sup": (lambda d: np.abs(d).max(axis=-1), lambda q: sup_tail(q, corr)),
-        "l2": (lambda d: (d * d).sum(axis=-1), lambda q: quadratic_tail(q, values)),
+    tails: dict[str, tuple[Floats | None, Callable[[float], float]]] = {
+        "sup": (np.ones(len(z)), SupTail.of(corr)),
+        "l2": (None, lambda q: quadratic_tail(q, values)),
     }
     components = tuple(Component(name, every, *tails[name], share=share) for name, share in SHARES.items())
     none = np.zeros((len(z), 0))
-    return Evidence(components, z, corr, none, none, np.ones(len(z)), np.ones(len(z)))
+    return Evidence(None, components, z, corr, none, none, np.ones(len(z)), np.ones(len(z)))

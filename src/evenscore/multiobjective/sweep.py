@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from evenscore.errors import OptionError, renamed, require_count, shortened
+from evenscore.errors import OptionError, P, T, renamed, require_count, shortened
 from evenscore.estimation.verdict import DISPARITY, VerdictTable, combine
 from evenscore.multiobjective.blends import Blend, ParityOptions, judge_blends
 from evenscore.multiobjective.calibrator import check_weights
@@ -18,14 +20,25 @@ from evenscore.multiobjective.rows import JointRows, ObjectivesSpec
 from evenscore.multiobjective.versions import composite_target, read_objectives
 from evenscore.tables import json_ready, values_of
 from evenscore.threads import in_one_thread
-from evenscore.types import Floats, Progress, Say
+from evenscore.types import Floats, Progress
 
 MOST_WEIGHTS = 1000
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WeightSweep(VerdictTable):
-    """The result of ``es.sweep_weights``: a parity test for every version of the scores and every set of weights."""
+    """The result of ``es.sweep_weights``: a parity test for every version of the scores and every set of weights.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> from evenscore.simulation.objectives import feed
+    >>> posts = feed(150).data(seed=1)
+    >>> columns = dict(scores=["score_like", "score_share"], outcomes=["like", "share"], group="group", user="user")
+    >>> sweep = es.sweep_weights(posts, **columns, weights=[[1, 0], [1, 1]])
+    >>> sweep.verdict_of("before"), len(sweep.rows())
+    ('disparity', 2)
+    """
 
     blends: tuple[Blend, ...]
     outcomes: tuple[str, ...]
@@ -97,6 +110,28 @@ class WeightSweep(VerdictTable):
         return notes
 
 
+def _with_say(function: Callable[P, T]) -> Callable[P, T]:
+    """A function that still takes say=, called with words, beside progress=, called with counts."""
+
+    @functools.wraps(function)
+    def taking(*args: P.args, **kwargs: P.kwargs) -> T:
+        say: Any = kwargs.pop("say", None)
+        if say is not None:
+            warnings.warn("say= is called progress= now, which gets (tests done, tests in all)", DeprecationWarning, stacklevel=2)
+            count: Any = kwargs.get("progress")
+
+            def both(done: int, total: int) -> None:
+                say(f"tested {done:,} of {total:,}")
+                if count is not None:
+                    count(done, total)
+
+            kwargs["progress"] = both
+        return function(*args, **kwargs)
+
+    return taking
+
+
+@_with_say
 @renamed(calibrators="calibrator")
 @in_one_thread
 def sweep_weights(
@@ -117,7 +152,6 @@ def sweep_weights(
     method: str = "auto",
     seed: int = 0,
     progress: Progress | None = None,
-    say: Say | None = None,
 ) -> WeightSweep:
     """Test predictive parity of the blended score for many weights, before and after calibration.
 
@@ -135,17 +169,24 @@ def sweep_weights(
         As for ``es.parity_test``.
     progress
         Called with (tests done, tests in all).
-    say
-        Called with words of progress now and then.
 
     Returns
     -------
     WeightSweep
         A parity test for every version of the scores and every set of weights.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> from evenscore.simulation.objectives import feed
+    >>> posts = feed(150).data(seed=1)
+    >>> columns = dict(scores=["score_like", "score_share"], outcomes=["like", "share"], group="group", user="user")
+    >>> es.sweep_weights(posts, **columns, weights=[[1, 0], [1, 1]]).verdict_of("before")
+    'disparity'
     """
     options = ParityOptions(alpha, tolerance, method, seed)
     spec = ObjectivesSpec(scores=scores, outcomes=outcomes, group=group, user=user, weight=weight, nulls=nulls, split=split)
-    objectives = read_objectives(data, spec, calibrator, say)
+    objectives = read_objectives(data, spec, calibrator)
     rows = objectives.rows
     tried = _weights_to_try(rows, weights, steps)
     total = len(tried) * len(objectives.versions)

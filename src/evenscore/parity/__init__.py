@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import OptionError, require_alpha, require_flag, require_gap, require_option
-from evenscore.estimation.bands import ShownGap, shown_gap
+from evenscore.estimation.bands import shown_gap
 from evenscore.estimation.bandwidth import narrow_words
 from evenscore.estimation.comparison import Comparison, Sides, compare_groups
 from evenscore.estimation.fitted_curves import grid_positions
@@ -28,15 +28,14 @@ from evenscore.estimation.gaps import (
 )
 from evenscore.estimation.inference import (
     DRAWS,
+    CommonNormals,
     PValue,
+    SupTail,
     correlation,
-    draw_normal,
-    empirical_p,
+    draw_standard,
     empirical_p_values,
-    seeded,
-    sup_tail,
 )
-from evenscore.estimation.multiplicity import holm
+from evenscore.estimation.multiplicity import CriticalP, holm
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.pairwise import Formulation
 from evenscore.estimation.smoothing import Smoothing
@@ -46,17 +45,17 @@ from evenscore.parity.methods import (
     AUTO,
     CORRECTIONS,
     METHODS,
-    Component,
+    Drawn,
     Evidence,
     components_of,
     correct_points,
     detectable_gap,
-    draw_statistics,
+    draw,
     family,
     gather,
-    p_value,
 )
 from evenscore.parity.parity_result import PairTest, ParityTest
+from evenscore.parity.tolerances import ToleranceTest, exceeded_tolerances, largest_gap
 from evenscore.tallies.tally_state import Tally, require_groups
 from evenscore.threads import in_one_thread
 from evenscore.types import Floats, Progress
@@ -132,7 +131,7 @@ def parity_test(
     both
         Also test with the other weighting, and say so when the verdicts differ.
     progress
-        Called with (pairs done, pairs in all) now and then.
+        Called with (comparisons done, comparisons in all) after each pair; with ``both`` a pair is compared twice.
     degree, kernel
         Of the smoother, as for ``es.curves``.
     alpha, seed
@@ -161,7 +160,7 @@ def parity_test(
     positions = None if grid is None else grid_positions(tally.lattice, grid)
     if positions is not None:
         require_inside(tally, positions)
-    chosen = _pairs(tally, compare, reference)
+    chosen = chosen_pairs(tally, compare, reference)
     options = Options(
         method=AUTO if method == "auto" else method,
         alpha=alpha,
@@ -171,7 +170,10 @@ def parity_test(
         seed=seed,
         n_pairs=len(chosen),
     )
-    pairs, adjustment = _test_all(Sides(tally, weighting), chosen, options, progress)
+    require_flag("both", both)
+    again = both and tally.n_rows != tally.n_users
+    told = None if progress is None else _in_parts(progress, 1 + again)
+    pairs, adjustment = judge_pairs(Sides(tally, weighting), chosen, options, told)
     result = ParityTest(
         pairs=tuple(pairs),
         method=options.method,
@@ -184,13 +186,22 @@ def parity_test(
         independent=tally.independent,
         frame_kind=tally.frame_kind,
     )
-    require_flag("both", both)
-    if not both or tally.n_rows == tally.n_users:
+    if not again:
         return result
     other = "row" if weighting == "user" else "user"
-    pairs, _ = _test_all(Sides(tally, other), chosen, replace(options, brief=True), None)
-    again = replace(result, pairs=tuple(pairs), weighting=other)
-    return replace(result, other=Formulation.of(again))
+    pairs, _ = judge_pairs(Sides(tally, other), chosen, replace(options, brief=True), told)
+    return replace(result, other=Formulation.of(replace(result, pairs=tuple(pairs), weighting=other)))
+
+
+def _in_parts(progress: Progress, n_parts: int) -> Progress:
+    """The same for work that is done in several parts of one size, each of which counts its own."""
+    finished = itertools.count(1)
+
+    def told(done: int, total: int) -> None:
+        del done
+        progress(next(finished), n_parts * total)
+
+    return told
 
 
 @in_one_thread
@@ -211,15 +222,16 @@ def parity_family(
     For studies that compare methods. To judge a pair, choose a method beforehand: the smallest of several p-values is not one.
     """
     comparison = compare_groups(tally, group_a, group_b, weighting)
-    gap = gap_under_null(comparison, Options(smoothing=Smoothing(degree, kernel, bandwidth)))
+    smoothing = comparison.settle(Smoothing(degree, kernel, bandwidth))
+    comparison = comparison.joined(smoothing.h)
+    gap = gap_under_null(comparison, smoothing)
     if isinstance(gap, str):
         return dict.fromkeys(methods, np.nan)
     evidence = gather(components_of(*methods), gap.process, comparison, gap.null, gap.points, gap.smoothing)
-    _, statistics = draw_statistics(evidence, seeded(seed), DRAWS)
-    return family(methods, evidence, statistics, gap.process.z)
+    return family(methods, draw(evidence, CommonNormals(seed), DRAWS), gap.process.z)
 
 
-def _pairs(tally: Tally, compare: str, reference: Any) -> list[tuple[int, int | None]]:
+def chosen_pairs(tally: Tally, compare: str, reference: Any) -> list[tuple[int, int | None]]:
     """The positions of the groups to compare; None stands for all others."""
     every = range(len(tally.groups))
     if reference is not None:
@@ -232,43 +244,66 @@ def _pairs(tally: Tally, compare: str, reference: Any) -> list[tuple[int, int | 
     return list(itertools.combinations(every, 2))
 
 
-def _test_all(
+def judge_pairs(
     sides: Sides, chosen: list[tuple[int, int | None]], options: Options, progress: Progress | None
 ) -> tuple[list[PairTest], str]:
     """Every pair, adjusted for their number, with verdicts."""
-    joint = None
+    joint = at_tolerances = None
     if options.method not in CORRECTIONS:
         joint = JointDraws(sides, options.smoothing, n_pairs=len(chosen), seed=options.seed)
+        at_tolerances = joint if options.tolerance is not None else joint.for_other_tests()
     tested: dict[int, PairTest] = {}
+    excesses: dict[int, ToleranceTest] = {}
     for number in sides.tile(chosen):
         a, b = chosen[number]
-        comparison = sides.compare(a, b)
-        rng = seeded(options.seed, a, len(sides.views) if b is None else b)
-        tested[number], evidence = _test_pair(comparison, rng, options)
-        if joint is not None and evidence is not None:
-            joint.take(comparison, evidence)
+        found = _test_pair(sides.compare(a, b), CommonNormals(options.seed), options)
+        tested[number] = found.pair
+        if found.excess is not None:
+            excesses[number] = found.excess
+        if joint is not None and found.evidence is not None and options.tolerance is None:
+            joint.take(found.evidence)
+        if at_tolerances is not None and found.largest is not None:
+            at_tolerances.take(found.largest)
         if progress is not None:
             progress(len(tested), len(chosen))
+    critical = CriticalP(options.alpha) if at_tolerances is None else at_tolerances.critical(options.alpha, len(excesses))
+    for number, exceeded in zip(excesses, exceeded_tolerances(list(excesses.values()), critical), strict=True):
+        tested[number] = replace(tested[number], exceeds=float(exceeded))
     pairs = [tested[number] for number in range(len(chosen))]
     p_values = np.array([pair.p_value for pair in pairs])
     adjusted, how = (holm(p_values), "Holm's method") if joint is None else joint.adjust(p_values)
     return [judge(pair, float(p), options.alpha, options.tolerance) for pair, p in zip(pairs, adjusted, strict=True)], how
 
 
-def _test_pair(comparison: Comparison, rng: np.random.Generator, options: Options) -> tuple[PairTest, Evidence | None]:
-    """One comparison, before adjustment; no evidence when it cannot be judged."""
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """One pair, before adjustment. evidence: for equality, largest: for a tolerance, what the joint adjustment needs; excess: the
+    test of any tolerance; None when the pair cannot be judged."""
+
+    pair: PairTest
+    evidence: Evidence | None = None
+    excess: ToleranceTest | None = None
+    largest: Evidence | None = None
+
+
+def _test_pair(comparison: Comparison, rng: CommonNormals, options: Options) -> Tested:
+    """One comparison, before adjustment."""
     tally, pair = comparison.a.tally, PairTest(comparison.a.label, comparison.b.label)
     for side in comparison.sides:
         if side.n_rows == 0:
             weightless = " that weigh anything" if tally.columns is not None and tally.columns.weight is not None else ""
-            return replace(pair, reason=f"{side.name} has no labelled rows{weightless}"), None
-    gap = gap_under_null(comparison, options)
+            return Tested(replace(pair, reason=f"{side.name} has no labelled rows{weightless}"))
+    smoothing = comparison.settle(options.smoothing)
+    # What is shown is smoothed less than what is tested: a band needs less bias than a test that imposes the null.
+    band = comparison.settle(options.smoothing.at("band")) if options.smoothing.bandwidth == "test" else smoothing
+    comparison = comparison.joined(smoothing.h)
+    gap = gap_under_null(comparison, smoothing, options.grid)
     if isinstance(gap, str):
-        return replace(pair, reason=gap), None
-    points, process, smoothing = gap.points, gap.process, gap.smoothing
+        return Tested(replace(pair, reason=gap))
+    points, process = gap.points, gap.process
     evidence = gather(components_of(options.method), process, comparison, gap.null, points, smoothing)
-    noise, statistics = draw_statistics(evidence, rng, options.draws)
-    p_equal = _p_value(options.method, process, evidence, statistics)
+    drawn = draw(evidence, rng, options.draws)
+    p_equal = _p_value(options.method, process, drawn)
     pair = replace(
         pair,
         reason=means_only(tally),
@@ -282,13 +317,12 @@ def _test_pair(comparison: Comparison, rng: np.random.Generator, options: Option
         narrow=narrow_words(tally.lattice, smoothing),
         score=tally.lattice.to_score(points),
     )
-    # What is shown is smoothed less than what is tested: a band needs less bias than a test that imposes the null.
-    band = comparison.settle(options.smoothing.at("band")) if options.smoothing.bandwidth == "test" else smoothing
     if options.brief and options.tolerance is None:
-        return replace(pair, gap=gap_values(comparison, points, band)), evidence
-    p_points = _p_points(options.method, process, evidence, noise, rng)
+        return Tested(replace(pair, gap=gap_values(comparison, points, band)), evidence)
+    p_points = _p_points(options.method, process, drawn, rng)
     shown = shown_gap(comparison, points, band, gap.null)
-    low, high = shown.band(options.alpha, rng)
+    maxima = shown.maxima(rng)
+    low, high = shown.band(options.alpha, maxima)
     pair = replace(
         pair,
         gap=shown.values,
@@ -300,16 +334,19 @@ def _test_pair(comparison: Comparison, rng: np.random.Generator, options: Option
         effective_b=shown.effective_b,
     )
     if not options.brief:
-        least = detectable_gap(options.method, evidence, noise, statistics, options.alpha / options.n_pairs)
+        least = detectable_gap(options.method, drawn, options.alpha / options.n_pairs)
         regions = find_regions(pair, comparison, points, options.tolerance or 0.0)
         pair = replace(pair, minimum_detectable_gap=least, regions=regions)
-    if options.tolerance is None:
-        return pair, evidence
     known = shown.is_known
     if not known.any():
-        return replace(pair, p_value=np.nan, reason=why_not(comparison, gap.process)), None
-    beyond, evidence = _beyond_tolerance(shown.at(known), p_equal.value, options, rng)
-    return replace(pair, p_value=beyond.value, p_source=beyond.source), evidence
+        withheld = replace(pair, p_value=np.nan, reason=why_not(comparison, gap.process))
+        return Tested(pair, evidence) if options.tolerance is None else Tested(withheld)
+    shown = shown.at(known)
+    excess = ToleranceTest.of(shown, maxima[: options.draws], p_equal.value)
+    if options.tolerance is not None:
+        beyond = excess.p_value(options.tolerance)
+        pair = replace(pair, p_value=beyond.value, p_source=beyond.source)
+    return Tested(pair, evidence, excess, largest_gap(comparison, shown))
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,10 +362,9 @@ class GapUnderNull:
     too_rare: str
 
 
-def gap_under_null(comparison: Comparison, options: Options) -> GapUnderNull | str:
-    """The gap at the points that can be judged, or the reason why there are none."""
-    smoothing = comparison.settle(options.smoothing)
-    points, reason = (options.grid, None) if options.grid is not None else comparison_grid(comparison, smoothing.h)
+def gap_under_null(comparison: Comparison, smoothing: Smoothing, grid: Floats | None = None) -> GapUnderNull | str:
+    """The gap at the points that can be judged, or the reason why there are none; smoothing: with a bandwidth that is a number."""
+    points, reason = (grid, None) if grid is not None else comparison_grid(comparison, smoothing.h)
     assert points is not None
     if reason is not None:
         return few_users(comparison) or reason
@@ -348,41 +384,18 @@ def gap_under_null(comparison: Comparison, options: Options) -> GapUnderNull | s
     return GapUnderNull(smoothing, points[keep], null, process.at(keep), left_out, too_coarse, rare)
 
 
-def _p_value(method: str, process: Process, evidence: Evidence, statistics: Floats) -> PValue:
+def _p_value(method: str, process: Process, drawn: Drawn) -> PValue:
     """The p-value of the pair."""
     if method in CORRECTIONS:
         return PValue(float(correct_points(method, process.z).min()), "normal")
-    return p_value(evidence, statistics)
+    return drawn.p_value
 
 
-def _p_points(method: str, process: Process, evidence: Evidence, noise: Floats, rng: np.random.Generator) -> Floats:
+def _p_points(method: str, process: Process, drawn: Drawn, rng: CommonNormals) -> Floats:
     """The p-values of the points, adjusted for looking at all of them."""
     if method in CORRECTIONS:
         return correct_points(method, process.z)
-    corr = correlation(process.covariance)
-    drawn = [noise[:, component.columns] for component in evidence.components if component.name in ("sup", "l2")]
-    maxima = np.abs(drawn[0] if drawn else draw_normal(corr, rng, len(noise))).max(axis=1)
-    return empirical_p_values(maxima, np.abs(process.z), lambda x: sup_tail(x, corr))
-
-
-def _beyond_tolerance(shown: ShownGap, p_equal: float, options: Options, rng: np.random.Generator) -> tuple[PValue, Evidence]:
-    """P-value of |gap| <= tolerance: the largest excess in normal quantiles, by the same draws a simultaneous band rests on.
-
-    It is not below that of no gap at all, which knows the variance of both sides together.
-    """
-    assert options.tolerance is not None
-    corr = shown.corr
-    excess = float(shown.excess(options.tolerance).max())
-    maxima = np.abs(draw_normal(corr, rng, options.draws)).max(axis=1)
-    p = empirical_p(maxima, excess, lambda x: sup_tail(x, corr)) if excess > 0 else PValue(1.0, "draws")
-    largest = Component("sup", slice(0, len(shown.values)), lambda z: np.abs(z).max(axis=-1), lambda x: sup_tail(x, corr))
-    evidence = Evidence(
-        components=(largest,),
-        z=shown.values / shown.se,
-        corr=corr,
-        matrix_a=shown.matrix_a,
-        matrix_b=shown.matrix_b,
-        se_a=shown.side_a.law.se,
-        se_b=shown.side_b.law.se,
-    )
-    return PValue(max(p.value, p_equal), p.source), evidence
+    corr, components = correlation(process.covariance), drawn.evidence.components
+    noise = [drawn.noise[:, component.columns] for component in components if component.name in ("sup", "l2")]
+    maxima = np.abs(noise[0] if noise else draw_standard(corr, rng, len(drawn.noise))).max(axis=1)
+    return empirical_p_values(maxima, np.abs(process.z), SupTail.of(corr))

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenscore.estimation.bandwidth import settle
-from evenscore.estimation.comparison import Comparison, Sides
-from evenscore.estimation.inference import DRAWS, RESOLVED, draw_normal, seeded
-from evenscore.estimation.multiplicity import draw_ranks, holm, single_step
+from evenscore.estimation.comparison import Sides
+from evenscore.estimation.inference import DRAWS, RESOLVED, Singles, draw_normal, seeded
+from evenscore.estimation.multiplicity import CriticalP, draw_ranks, holm, single_step
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity.methods import Evidence
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Ints
 
-Singles = NDArray[np.float32]  # enough for what is only ranked, in half the time and memory
-
 NOISE_BYTES = 1 << 29
 FEWEST_DRAWS = 1000
 MOST_DRAWN = 20_000  # draws times pairs: with many pairs fewer draws of each will do
 RIDGE = 1e-12
+CELLS_A_BANDWIDTH = 4  # of joined cells that noise is drawn at: it only says how pairs go together
 MAX_STACKED = 2048  # cells of all groups together, beyond which one covariance for groups that share users is too large
 
 
@@ -59,27 +59,41 @@ class JointDraws:
     """
 
     def __init__(self, sides: Sides, smoothing: Smoothing, *, n_pairs: int, seed: int) -> None:
-        self._noise = None
+        self._noise: list[Noise] | None = None
         if n_pairs > 1:
             draws = int(np.clip(MOST_DRAWN // n_pairs, FEWEST_DRAWS, DRAWS))
-            self._noise = _group_noise(sides, smoothing, draws, seeded(seed, 1 << 20))
+            self._views = _joined_sides(sides, smoothing)
+            self._noise = noise = _group_noise(self._views, smoothing, draws, seeded(seed, 1 << 20))
+            if noise is not None:
+                places, own = self._views[0].places, noise
+                # Not a method, for the same reason as in ``Sides``.
+                self._at = lru_cache(maxsize=sides.kept)(lambda view: _at_view(view, places, own[view.members[0]]))
         self._total: Noise | None = None
         self._smallest: Floats | None = None
 
-    def take(self, comparison: Comparison, evidence: Evidence) -> None:
+    def for_other_tests(self) -> JointDraws:
+        """The same draws of noise, for other tests of the same comparisons."""
+        other = copy(self)
+        other._smallest = None
+        return other
+
+    def take(self, evidence: Evidence) -> None:
         """Draw what this comparison's statistic would be without any gap."""
-        if self._noise is None:
+        if self._noise is None or evidence.comparison is None:
             return
-        of_a = self._noise[comparison.a.members[0]]
-        if len(comparison.b.members) > 1:  # the rest, which is the whole less the group
+        a, b = evidence.comparison.sides
+        of_a = self._at(a)
+        if len(b.members) > 1:  # the rest, which is the whole less the group
             if self._total is None:
                 self._total = Noise.total(self._noise)
-            of_b = self._total.less(of_a)
+            of_b = _at_view(b, self._views[0].places, self._total.less(self._noise[a.members[0]]))
         else:
-            of_b = self._noise[comparison.b.members[0]]
-        own = _difference(evidence, comparison.a.cells, of_a, of_b)
-        deviation = own.std(axis=1)
-        own /= np.where(deviation > 0, deviation, 1.0)[:, None]
+            of_b = self._at(b)
+        larger = np.maximum(evidence.se_a, evidence.se_b)  # only what one side is to the other matters, and has no units
+        parts = (np.divide(se, larger, out=np.zeros_like(se), where=larger > 0) for se in (evidence.se_a, evidence.se_b))
+        own = _side(evidence.matrix_a, next(parts), of_a)
+        own -= _side(evidence.matrix_b, next(parts), of_b)
+        own *= _ratio(np.ones(len(own)), _deviations(own))[:, None]
         statistics = evidence.single(evidence.statistics(own.T))
         ranks = draw_ranks(statistics[:, None])[:, 0]
         self._smallest = ranks if self._smallest is None else np.minimum(self._smallest, ranks)
@@ -96,17 +110,27 @@ class JointDraws:
         how = "joint draws of all pairs"
         return adjusted, how if complete else how + ", far tails by Holm's method"
 
+    def critical(self, alpha: float, n_judged: int) -> CriticalP:
+        """The p-values that ``adjust`` leaves at or below a level."""
+        if n_judged < 2 or self._smallest is None:
+            return CriticalP(alpha)
+        return CriticalP.of_single_step(alpha, self._smallest, RESOLVED)
 
-def _difference(evidence: Evidence, cells: Ints, of_a: Noise, of_b: Noise) -> Floats:
-    """What noise at all cells makes of the process of two sides, (n, draws); each row in units of its own."""
-    return _side(evidence.matrix_a, evidence.se_a, cells, of_a) - _side(evidence.matrix_b, evidence.se_b, cells, of_b)
+
+def _side(matrix: Floats, se: Floats, noise: Singles) -> Singles:
+    """What noise at the cells makes of one side's part of a process, (n, draws), with the standard errors of the test."""
+    drawn = np.ldexp(matrix, -_row_powers(matrix)[:, None]).astype(np.float32) @ noise
+    drawn *= _ratio(se, _deviations(drawn))[:, None]
+    return drawn
 
 
-def _side(matrix: Floats, se: Floats, cells: Ints, noise: Noise) -> Floats:
-    """One side's part, with the standard errors that the test gives it."""
-    drawn = _at_all(np.ldexp(matrix, -_row_powers(matrix)[:, None]), cells, noise.values)
-    deviation = drawn.std(axis=1)
-    return np.asarray(drawn * np.divide(se, deviation, out=np.zeros_like(se), where=deviation > 0)[:, None])
+def _deviations(drawn: Singles) -> Floats:
+    """The standard deviation of each row, whose mean is 0, (n,)."""
+    return np.asarray(np.sqrt(np.einsum("jd,jd->j", drawn, drawn) / drawn.shape[1]), dtype=np.float64)
+
+
+def _ratio(top: Floats, bottom: Floats) -> Singles:
+    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0).astype(np.float32)
 
 
 def _row_powers(matrix: Floats) -> Ints:
@@ -114,27 +138,35 @@ def _row_powers(matrix: Floats) -> Ints:
     return np.frexp(np.abs(matrix).max(axis=1, initial=0.0))[1]
 
 
-def _at_all(matrix: Floats, cells: Ints, noise: Singles) -> Floats:
-    """A matrix on some cells times noise at all of them, (n, draws)."""
-    wide = np.zeros((len(matrix), len(noise)), dtype=noise.dtype)
-    wide[:, cells] = matrix
-    return (wide @ noise).astype(np.float64)
+def _at_view(view: GroupView, places: Ints, noise: Noise) -> Singles:
+    """Noise at some places of the lattice as noise at the cells of a view: each place's goes where its people are."""
+    own, other = len(view.cells), int(places.max()) + 1
+    both = np.flatnonzero((view.places >= 0) & (places >= 0))
+    weight = view.lattice_weight[both]
+    met = np.bincount(view.places[both] * other + places[both], weight, own * other).reshape(own, other)
+    total = met.sum(axis=0)
+    return np.divide(met, total, out=met, where=total > 0).astype(np.float32) @ noise.values
 
 
-def _group_noise(sides: Sides, smoothing: Smoothing, draws: int, rng: np.random.Generator) -> list[Noise] | None:
+def _joined_sides(sides: Sides, smoothing: Smoothing) -> list[GroupView]:
+    """Every group on the same cells, which are fine enough for the narrowest bandwidth."""
+    views = [sides.side(index) for index in range(len(sides.views))]
+    narrowest = min((settle(smoothing, [view]).h for view in views if view.sums.W.any()), default=1.0)
+    return [view.joined(narrowest / CELLS_A_BANDWIDTH) for view in views]
+
+
+def _group_noise(views: list[GroupView], smoothing: Smoothing, draws: int, rng: np.random.Generator) -> list[Noise] | None:
     """Draws for each group, in the order of the groups."""
-    tally = sides.tally
-    draws = max(FEWEST_DRAWS, min(draws, NOISE_BYTES // (4 * tally.lattice.n_cells * len(tally.groups))))
-    fits = [_own_fit(view, smoothing) for view in sides.views]
-    if tally.cross:
-        return _stacked_noise(sides.views, fits, draws, rng)
+    draws = max(FEWEST_DRAWS, min(draws, NOISE_BYTES // (4 * len(views[0].cells) * len(views))))
+    fits = [_own_fit(view, smoothing) for view in views]
+    if views[0].tally.tied:
+        return _stacked_noise(views, fits, draws, rng)
     noise = []
-    for index, fit in enumerate(fits):
-        side = sides.side(index)
-        used = side.sums.W > 0
-        covariance = side.pairs.residual(fit[side.cells], fit[side.cells])[np.ix_(used, used)]
+    for view, fit in zip(views, fits, strict=True):
+        used = view.sums.W > 0
+        covariance = view.pairs.residual(fit, fit)[np.ix_(used, used)]
         power = _power(covariance)
-        noise.append(Noise(_on_lattice(side, _draw(np.ldexp(covariance, -2 * power), rng, draws)), power))
+        noise.append(Noise(_at_cells(view, _draw(np.ldexp(covariance, -2 * power), rng, draws)), power))
     return noise
 
 
@@ -144,10 +176,10 @@ def _power(covariance: Floats) -> int:
     return int(np.frexp(total)[1]) // 2 if 0 < total < np.inf else 0
 
 
-def _on_lattice(view: GroupView, drawn: Singles) -> Singles:
+def _at_cells(view: GroupView, drawn: Singles) -> Singles:
     """Draws at the cells where a group has people, (n_used, draws), with 0 at all others."""
-    values = np.zeros((view.lattice.n_cells, drawn.shape[1]), dtype=np.float32)
-    values[view.used] = drawn
+    values = np.zeros((len(view.cells), drawn.shape[1]), dtype=np.float32)
+    values[view.sums.W > 0] = drawn
     return values
 
 
@@ -169,8 +201,8 @@ def _own_fit(view: GroupView, smoothing: Smoothing) -> Floats:
 
 def _stacked_noise(views: list[GroupView], fits: list[Floats], draws: int, rng: np.random.Generator) -> list[Noise] | None:
     """Groups that share users: one covariance over the cells of all."""
-    used = [view.used for view in views]
-    sizes = [len(cells) for cells in used]
+    used = [view.sums.W > 0 for view in views]
+    sizes = [int(mask.sum()) for mask in used]
     if sum(sizes) > MAX_STACKED:
         return None
     ends = np.cumsum(sizes)
@@ -184,4 +216,4 @@ def _stacked_noise(views: list[GroupView], fits: list[Floats], draws: int, rng: 
     powers = [_power(covariance[block, block]) for block in blocks]
     units = np.repeat(powers, sizes)
     drawn = _draw(np.ldexp(covariance, -(units[:, None] + units[None, :])), rng, draws)
-    return [Noise(_on_lattice(view, drawn[block]), power) for view, block, power in zip(views, blocks, powers, strict=True)]
+    return [Noise(_at_cells(view, drawn[block]), power) for view, block, power in zip(views, blocks, powers, strict=True)]

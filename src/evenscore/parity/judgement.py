@@ -13,6 +13,7 @@ from evenscore.estimation.pairwise import not_shown
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.parity.parity_result import PairTest, Region
+from evenscore.tables import figures
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Mask
@@ -23,14 +24,14 @@ def judge(pair: PairTest, p_adjusted: float, alpha: float, tolerance: float | No
     if not pair.judged:
         return pair
     if p_adjusted <= alpha:
-        shown = f"the gap is {pair.max_gap:+.3g} at score {pair.at_score:.3g}"
+        shown = f"the gap is {figures(pair.max_gap, sign='+')} at score {figures(pair.at_score)}"
         if not pair.regions:
             shown += ", though no single score shows one by itself"
         return replace(pair, p_adjusted=p_adjusted, verdict=DISPARITY, reason=join(pair.reason, shown))
     low, high = pair.interval
     inside = tolerance is not None and bool((pair.band_low > -tolerance).all() and (pair.band_high < tolerance).all())
     if inside:
-        shown = f"for scores from {low:.3g} to {high:.3g} the gap of {pair.name} is within {tolerance:g}"
+        shown = f"for scores from {figures(low)} to {figures(high)} the gap of {pair.name} is within {tolerance:g}"
         return replace(pair, p_adjusted=p_adjusted, verdict=PARITY, reason=join(pair.reason, shown))
     shown = not_shown(pair.minimum_detectable_gap, tolerance)
     # The band is the pair's own; among many pairs some band excludes 0 by chance, and then no gap is shown there.
@@ -45,6 +46,8 @@ def join(*reasons: str) -> str:
 def few_users(comparison: Comparison) -> str | None:
     """That a side has too few users, if so."""
     for side in comparison.sides:
+        if side.few:
+            return side.few
         if side.n_users < MIN_EFFECTIVE:
             counted = "1 user" if side.n_users == 1 else f"{side.n_users} users"
             return f"{side.name} has only {counted}; at least {MIN_EFFECTIVE} are needed at a score to judge it"
@@ -71,7 +74,7 @@ def rare_words(comparison: Comparison, process: Process, points: Floats, skewed:
         return ""
     thirds = [np.abs(law.law.third[skewed]).sum() for law in (process.side_a, process.side_b)]
     side = comparison.sides[int(np.argmax(thirds))]
-    return skewed_words(side, points[skewed], float(comparison.outcome.sum() / comparison.weight.sum()))
+    return skewed_words(side, points[skewed], float(comparison.outcome.sum() / comparison.weight.sum()), len(points))
 
 
 def too_coarse_words(tally: Tally, smoothing: Smoothing) -> str:
@@ -115,7 +118,7 @@ def find_regions(pair: PairTest, comparison: Comparison, points: Floats, toleran
 
 def _share(side: GroupView, low: float, high: float) -> float:
     """The share of a side's weight between two positions; mass inside a cell is spread evenly."""
-    weight, lattice = side.on_lattice(side.sums.W), side.lattice
+    weight, lattice = side.lattice_weight, side.lattice
     if lattice.discrete:
         position = lattice.positions(np.zeros(len(weight)))
         inside = (position >= low - 1e-12) & (position <= high + 1e-12)

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from evenscore.estimation.comparison import Comparison
 from evenscore.estimation.gaps import Process, cumulative, judgeable, multiscale, tame
-from evenscore.estimation.inference import RESOLVED, PValue, correlation, draw_normal, empirical_p, quadratic_tail, sup_tail
+from evenscore.estimation.inference import (
+    RESOLVED,
+    CommonNormals,
+    PValue,
+    Singles,
+    SupTail,
+    correlation,
+    draw_standard,
+    empirical_p,
+    quadratic_tail,
+)
+from evenscore.estimation.laws import stack
 from evenscore.estimation.multiplicity import benjamini_hochberg, bonferroni, draw_ranks, holm
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.pairwise import POWER
+from evenscore.estimation.shifted import Shifted
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import RateLaw
 from evenscore.types import Floats
@@ -30,30 +43,43 @@ COMPONENTS = {
 METHODS = (*COMPONENTS, *CORRECTIONS)
 AUTO = "combined"
 POWER_DRAWS = 1000
+FAR = 30.0  # normal quantiles, beyond which nothing is
+FIRST_GAP, MOST_GAPS = 3.5, 2.0**60  # standard errors: the first gap tried, and how many times as much is the last
+STEPS, CLOSE = 14, 0.01  # towards the gap that is found with a power: a share of the gap, or of a normal quantile
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
     """One statistic: which columns of the stacked process it reads, and what it makes of them when standardised.
 
-    value: from normal quantiles (..., n) to (...). tail: its far tail. share: of the level, when there are several.
+    size: (n,), what the values count in the largest of them; None where it is the sum of their squares. tail: its far tail.
+    share: of the level, when there are several.
     """
 
     name: str
     columns: slice
-    value: Callable[[Floats], Floats]
+    size: Floats | None
     tail: Callable[[float], float]
     share: float = 1.0
+
+    def value(self, z: Floats | Singles) -> Floats:
+        """The statistic, (...), of normal quantiles (..., n)."""
+        if self.size is None:
+            return np.asarray(np.einsum("...j,...j", z, z, dtype=np.float64))
+        sized = z if (self.size == 1).all() else z * self.size.astype(z.dtype)
+        return np.asarray(np.maximum(sized.max(axis=-1), -sized.min(axis=-1)), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """All that a method looks at for one comparison.
 
-    z: (n,) observed; corr: (n, n); matrix_a, matrix_b: (n, n_cells), with se_a, se_b: (n,), for joint draws. processes: what z is
-    of, one after the other, and share: the weight of side a in their pooled curve, for what a gap would do.
+    comparison: None where there are no two sides. z: (n,) observed; corr: (n, n); matrix_a, matrix_b: (n, n_cells), with se_a,
+    se_b: (n,), for joint draws. processes: what z is of, one after the other, null: around which, and share: the weight of side a
+    in the pooled curve, for what a gap would do.
     """
 
+    comparison: Comparison | None
     components: tuple[Component, ...]
     z: Floats
     corr: Floats
@@ -63,15 +89,41 @@ class Evidence:
     se_b: Floats
     processes: tuple[Process, ...] = ()
     share: float = 0.5
+    null: Null | None = None
 
-    def z_of_gap(self, gap: float, noise: Floats) -> Floats:
-        """What draws of noise, (draws, n), make of z if there were a constant gap."""
-        start, z = 0, []
-        for process in self.processes:
-            columns = slice(start, start + len(process.values))
-            z.append(process.z_of_gap(gap, self.share, noise[:, columns]))
-            start = columns.stop
-        return np.concatenate(z, axis=1)
+    def found(self, noise: Singles, levels: Floats) -> Callable[[float], float]:
+        """The share of draws of noise, (draws, n), in which some statistic is above its level if there were such a constant gap."""
+        values, drawn = self.shifted, noise.T
+        squared: tuple[Shifted, Singles, float] | None = None
+        columns, limits = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
+        for component, level in zip(self.components, levels, strict=True):
+            if component.size is None:
+                squared = values.at(component.columns), drawn[component.columns], level
+            else:  # the largest is above its level where noise is beyond limits of its own at a point: no draw need be transformed
+                counts = np.flatnonzero(component.size > level / FAR)  # elsewhere nothing that happens is as large as the level
+                columns.append(component.columns.start + counts)
+                limits.append(level / component.size[counts])
+        looked, z = np.concatenate(columns), np.concatenate(limits)
+        own, largest = drawn[looked], values.at(looked)
+        t = largest.law.t(np.stack([-z, z]))  # whose degrees of freedom no gap changes
+
+        def share(gap: float) -> float:
+            low, high = largest.noise_of_gap(gap, t).astype(noise.dtype)[:, :, None]
+            beyond = ((own < low) | (own > high)).any(axis=0)
+            if squared is not None:
+                process, points, level = squared
+                z = process.z_of_gap(gap, points[:, ~beyond].T)
+                beyond[~beyond] = np.einsum("dj,dj->d", z, z) > level
+            return float(beyond.mean())
+
+        return share
+
+    @property
+    def shifted(self) -> Shifted:
+        """What a gap would do to all values."""
+        null = self.null
+        assert null is not None
+        return stack([Shifted.of(process, null, self.share) for process in self.processes])
 
     @property
     def likelier(self) -> float:
@@ -81,7 +133,7 @@ class Evidence:
         rare = not isinstance(small, RateLaw) or float(np.median(small.rate)) < 0.5
         return 1.0 if rare == (self.share < 0.5) else -1.0
 
-    def statistics(self, z: Floats) -> Floats:
+    def statistics(self, z: Floats | Singles) -> Floats:
         """The statistic of each component, (..., n_components)."""
         return np.stack([component.value(z[..., component.columns]) for component in self.components], axis=-1)
 
@@ -137,6 +189,7 @@ def gather(
     z = np.concatenate([process.z for process in processes])
     weight_a, weight_b = comparison.a.total, comparison.b.total
     return Evidence(
+        comparison=comparison,
         components=tuple(components),
         z=z,
         corr=correlation(covariance),
@@ -146,6 +199,7 @@ def gather(
         se_b=se_b,
         processes=tuple(processes),
         share=weight_a / (weight_a + weight_b),
+        null=null,
     )
 
 
@@ -153,54 +207,57 @@ def _stack_covariance(processes: list[Process], null: Null) -> Floats:
     """The covariance of several processes together."""
     if len(processes) == 1:
         return processes[0].covariance
-    a, b = (np.concatenate([getattr(process, side) for process in processes]) for side in ("matrix_a", "matrix_b"))
-    return null.spread(a, b).covariance
+    a, b = (stack([getattr(process, side) for process in processes]) for side in ("scatter_a", "scatter_b"))
+    return null.disperse(a, b).covariance
 
 
 def _component(name: str, columns: slice, process: Process) -> Component:
+    def corr() -> Floats:  # which only far tails need
+        return correlation(process.covariance)
+
     if name == "l2":
-        corr = correlation(process.covariance)
-        return Component(name, columns, _sum_of_squares, lambda x: quadratic_tail(x, np.asarray(np.linalg.eigvalsh(corr))))
-    if name == "cumulative":
-        # Sums, not their ratio to a standard error: early sums rest on few users and would dominate.
-        size = process.se / process.se.max()
-        corr = correlation(process.covariance)
-        return Component(name, columns, lambda z: np.abs(z * size).max(axis=-1), lambda x: sup_tail(x, corr))
-    corr = correlation(process.covariance)
-    return Component(name, columns, _largest, lambda x: sup_tail(x, corr))
+        return Component(name, columns, None, lambda x: quadratic_tail(x, np.asarray(np.linalg.eigvalsh(corr()))))
+    # Cumulative sums, not their ratio to a standard error: early sums rest on few users and would dominate.
+    size = process.se / process.se.max() if name == "cumulative" else np.ones(len(process.values))
+    return Component(name, columns, size, lambda x: SupTail.of(corr())(x))
 
 
-def _largest(z: Floats) -> Floats:
-    return np.abs(z).max(axis=-1)
+@dataclass(frozen=True)
+class Drawn:
+    """What a method looks at in draws without a gap: noise, (draws, n), and statistics, (draws, n_components)."""
+
+    evidence: Evidence
+    noise: Singles
+    statistics: Floats
+
+    @cached_property
+    def minima(self) -> Floats:
+        """For each draw the smallest p-value of the components, each over its share, (draws,)."""
+        return self.evidence.minima(self.statistics)
+
+    @property
+    def p_value(self) -> PValue:
+        """The p-value of the observed statistics among them."""
+        observed, components = self.evidence.statistics(self.evidence.z), self.evidence.components
+        p_values = [
+            empirical_p(self.statistics[:, number], float(observed[number]), component.tail)
+            for number, component in enumerate(components)
+        ]
+        if len(p_values) == 1:
+            return p_values[0]
+        # Among several, the smallest p-value over its share is compared with the same of the draws; where these are too few to
+        # tell, Bonferroni with those shares is safe.
+        smallest = min(p.value / component.share for p, component in zip(p_values, components, strict=True))
+        beyond = int((self.minima <= smallest).sum())
+        if beyond >= RESOLVED:
+            return PValue((beyond + 1) / (len(self.minima) + 1), "draws")
+        return PValue(min(smallest, (beyond + 1) / (len(self.minima) + 1)), "tail")
 
 
-def _sum_of_squares(z: Floats) -> Floats:
-    return (z * z).sum(axis=-1)
-
-
-def draw_statistics(evidence: Evidence, rng: np.random.Generator, draws: int) -> tuple[Floats, Floats]:
-    """Draws of the standardised process under the null, (draws, n), and of the components' statistics, (draws, n_components)."""
-    noise = draw_normal(evidence.corr, rng, draws)
-    return noise, evidence.statistics(noise)
-
-
-def p_value(evidence: Evidence, statistics: Floats) -> PValue:
-    """The p-value of the observed statistics among draws of them, (draws, n_components)."""
-    observed = evidence.statistics(evidence.z)
-    p_values = [
-        empirical_p(statistics[:, number], float(observed[number]), component.tail)
-        for number, component in enumerate(evidence.components)
-    ]
-    if len(p_values) == 1:
-        return p_values[0]
-    # Among several, the smallest p-value over its share is compared with the same of the draws; where these are too few to tell,
-    # Bonferroni with those shares is safe.
-    smallest = min(p.value / component.share for p, component in zip(p_values, evidence.components, strict=True))
-    minima = evidence.minima(statistics)
-    beyond = int((minima <= smallest).sum())
-    if beyond >= RESOLVED:
-        return PValue((beyond + 1) / (len(minima) + 1), "draws")
-    return PValue(min(smallest, (beyond + 1) / (len(minima) + 1)), "tail")
+def draw(evidence: Evidence, rng: np.random.Generator | CommonNormals, draws: int) -> Drawn:
+    """Draws of the standardised process under the null."""
+    noise = draw_standard(evidence.corr, rng, draws)
+    return Drawn(evidence, noise, evidence.statistics(noise))
 
 
 def _normal_quantile(p: Floats) -> Floats:
@@ -209,9 +266,9 @@ def _normal_quantile(p: Floats) -> Floats:
     return np.asarray(special.ndtri(p))
 
 
-def family(methods: Sequence[str], evidence: Evidence, statistics: Floats, z: Floats) -> dict[str, float]:
+def family(methods: Sequence[str], drawn: Drawn, z: Floats) -> dict[str, float]:
     """The p-value of each method from one set of draws; z: (n_points,) is the gap in standard errors."""
-    p_values = {}
+    p_values, evidence = {}, drawn.evidence
     for method in methods:
         if method in CORRECTIONS:
             p_values[method] = float(correct_points(method, z).min())
@@ -220,7 +277,7 @@ def family(methods: Sequence[str], evidence: Evidence, statistics: Floats, z: Fl
         chosen = [number for number, component in enumerate(evidence.components) if component.name in shares]
         kept = (evidence.components[number] for number in chosen)
         components = replace(evidence, components=tuple(replace(component, share=shares[component.name]) for component in kept))
-        p_values[method] = p_value(components, statistics[:, chosen]).value
+        p_values[method] = Drawn(components, drawn.noise, drawn.statistics[:, chosen]).p_value.value
     return p_values
 
 
@@ -231,38 +288,62 @@ def correct_points(method: str, z: Floats) -> Floats:
     return CORRECTIONS[method](2 * special.ndtr(-np.abs(z)))
 
 
-def detectable_gap(method: str, evidence: Evidence, noise: Floats, statistics: Floats, alpha: float, power: float = POWER) -> float:
+def detectable_gap(method: str, drawn: Drawn, alpha: float, power: float = POWER) -> float:
     """The constant gap that the test finds with probability ``power``, by bisection on draws of the process and its statistics."""
-    few, sign = noise[:POWER_DRAWS], evidence.likelier
+    evidence, statistics = drawn.evidence, drawn.statistics
+    few, sign = drawn.noise[:POWER_DRAWS], evidence.likelier
+    shown: Callable[[float], float]
     if method in CORRECTIONS:
         # The smallest adjusted p-value is below alpha: for Bonferroni and Holm when the largest |z| is beyond alpha / n, for
         # Benjamini-Hochberg when for some k the k-th largest is beyond k alpha / n.
         n = few.shape[1]
         allowed = alpha * (np.arange(1, n + 1) if method == "bh" else np.ones(n)) / n
-        limits = -_normal_quantile(allowed / 2)
+        limits, values = -_normal_quantile(allowed / 2), evidence.shifted
 
-        def share(gap: float) -> float:
-            ordered = -np.sort(-np.abs(evidence.z_of_gap(sign * gap, few)), axis=1)
+        def shown(gap: float) -> float:
+            ordered = -np.sort(-np.abs(values.z_of_gap(gap, few)), axis=1)
             return float((ordered >= limits).any(axis=1).mean())
 
     else:
-        minima = np.sort(evidence.minima(statistics))
-        critical = minima[max(int(alpha * len(minima)) - 1, 0)]
+        rank = max(int(alpha * len(statistics)) - 1, 0)
+        critical = np.partition(drawn.minima, rank)[rank]
         # A component rejects when at most this many draws are as large, so when it is beyond the next one.
         n_draws = len(statistics)
         beyond = np.minimum(np.floor(critical * evidence.shares * n_draws + 1e-9).astype(int), n_draws - 1)
-        levels = np.sort(statistics, axis=0)[n_draws - 1 - beyond, np.arange(len(beyond))]
-
-        def share(gap: float) -> float:
-            return float((evidence.statistics(evidence.z_of_gap(sign * gap, few)) > levels).any(axis=1).mean())
-
+        levels = np.array([np.partition(own, rank)[rank] for own, rank in zip(statistics.T, n_draws - 1 - beyond, strict=True)])
+        shown = evidence.found(few, levels)
+    tested = evidence.processes[0]
     with np.errstate(divide="ignore"):
-        low, high = 0.0, float(np.min(evidence.processes[0].se))
-    for _ in range(60):
-        if share(high) >= power:
+        start = FIRST_GAP * float(np.min(tested.se / np.abs(tested.shift)))
+    return _where_reached(lambda gap: shown(sign * gap), alpha, power, start)
+
+
+def _where_reached(share: Callable[[float], float], alpha: float, power: float, start: float) -> float:
+    """The gap from which on a share that rises with it, from alpha at none, is at least the power.
+
+    Of a normal statistic the share is nearly straight in normal quantiles, so that a line through the bracket hits it soon.
+    """
+    goal, low, at_low = _quantile_of(power), 0.0, _quantile_of(alpha)
+    high, at_high = start, _quantile_of(share(start))
+    while at_high < goal and high < MOST_GAPS * start:
+        low, high, at_low = high, 2 * high, at_high
+        at_high = _quantile_of(share(high))
+    if at_high < goal:
+        return np.inf  # a rate leaves room for gaps up to 1 only, and where users are few that may not be enough
+    for _ in range(STEPS):
+        if high - low <= CLOSE * high or at_high - goal <= CLOSE:
             break
-        high *= 2
-    for _ in range(14):
-        middle = (low + high) / 2
-        low, high = (middle, high) if share(middle) < power else (low, middle)
+        line = (goal - at_low) / max(at_high - at_low, CLOSE)
+        middle = low + min(max(line + CLOSE, 0.1), 0.9) * (high - low)  # rather beyond: the end is the answer
+        at_middle = _quantile_of(share(middle))
+        if at_middle < goal:
+            low, at_low = middle, at_middle
+        else:
+            high, at_high = middle, at_middle
     return high
+
+
+def _quantile_of(share: float) -> float:
+    """Of a share of draws, all of which say no more than that it is nearly 1."""
+    least = 0.5 / POWER_DRAWS
+    return float(_normal_quantile(np.clip(share, least, 1 - least)))

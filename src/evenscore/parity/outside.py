@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from evenscore.estimation.comparison import Comparison
-from evenscore.estimation.inference import DRAWS, RESOLVED, correlation, draw_normal
+from evenscore.estimation.inference import DRAWS, RESOLVED, correlation, draw_standard
 from evenscore.estimation.multiplicity import draw_ranks
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.point_pairs import OwnCurve, PointPairs
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.parity import Options, gap_under_null
+from evenscore.parity import gap_under_null
 from evenscore.parity.methods import CORRECTIONS, Evidence, components_of, gather
 from evenscore.types import Floats
 
@@ -32,11 +32,11 @@ def joint_p_value(
     Where draws are too few to tell, or there are none of the parity test, Bonferroni's bound with those shares is safe.
     """
     smallest = min(p_parity / (1 - SHARE), p_order / SHARE)
-    gap = None if method in CORRECTIONS else gap_under_null(comparison, Options(Smoothing(), method))
+    gap = None if method in CORRECTIONS else gap_under_null(comparison, comparison.settle(Smoothing()))
     if gap is None or isinstance(gap, str):
         return min(1.0, smallest)
     evidence = gather(components_of(method), gap.process, comparison, gap.null, gap.points, gap.smoothing)
-    noise = draw_normal(_stacked_correlation(evidence, gap.null, comparison, curves), rng, DRAWS)
+    noise = draw_standard(_stacked_correlation(evidence, gap.null, comparison, curves), rng, DRAWS)
     n = len(evidence.z)
     of_parity, of_order = evidence.single(evidence.statistics(noise[:, :n])), pairs.maxima_of(noise[:, n:])
     minima = (draw_ranks(np.stack([of_parity, of_order], axis=1)) / np.array([1 - SHARE, SHARE])).min(axis=1)

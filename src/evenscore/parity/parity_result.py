@@ -14,6 +14,8 @@ from evenscore.estimation.verdict import INCONCLUSIVE, PARITY
 from evenscore.tables import json_ready, values_of
 from evenscore.types import Floats
 
+NAMED_PAIRS = 6  # of groups, each with a note of its own
+
 
 def _none() -> Floats:
     return np.zeros(0)
@@ -44,7 +46,7 @@ class PairTest(GapPair):
     score, gap, se, band_low, band_high, p_points, effective_a, effective_b: (n_points,). p_equal: the p-value of equality, also
     when a tolerance is tested. left_out: grid points with too few users; too_rare: where there are too few events, in words;
     too_coarse: grid points where smoothing could make the gap. narrow: what a bandwidth of few cells means, in words. regions:
-    where a gap is shown.
+    where a gap is shown. exceeds: the tolerance below which a larger gap is shown; -inf where there is none.
     """
 
     group_a: Any
@@ -62,6 +64,7 @@ class PairTest(GapPair):
     too_rare: str = ""
     narrow: str = ""
     regions: tuple[Region, ...] = ()
+    exceeds: float = -np.inf
     score: Floats = field(default_factory=_none)
     gap: Floats = field(default_factory=_none)
     se: Floats = field(default_factory=_none)
@@ -75,6 +78,12 @@ class PairTest(GapPair):
     def interval(self) -> tuple[float, float]:
         """The scores that were looked at."""
         return (float(self.score[0]), float(self.score[-1])) if len(self.score) else (np.nan, np.nan)
+
+    @property
+    def within(self) -> float:
+        """The tolerance above which the whole band lies within it, which is "parity"; inf where there is none."""
+        reach = np.maximum(-self.band_low, self.band_high)
+        return float(reach.max()) if len(reach) and np.isfinite(reach).all() else np.inf
 
     @property
     def _largest(self) -> int | None:
@@ -93,7 +102,19 @@ class PairTest(GapPair):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ParityTest(GapTest[PairTest]):
-    """The result of ``es.parity_test``."""
+    """The result of ``es.parity_test``.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> people = es.simulate(300, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    >>> tally = es.tally(people, score="score", outcome="outcome", group="group", user="user")
+    >>> test = es.parity_test(tally)
+    >>> test.verdict, test.null
+    ('disparity', 'people with the same score have the same expected outcome in every group (each user weighs the same)')
+    >>> [(row["group_a"], row["group_b"], round(row["max_gap"], 2)) for row in test.rows()]
+    [('a', 'b', 0.2)]
+    """
 
     COLUMNS = ("group_a", "group_b", "p_value", "p_adjusted", "max_gap", "at_score", "verdict")
 
@@ -167,7 +188,17 @@ class ParityTest(GapTest[PairTest]):
             "shown_gap",
             "disagreement",
         )
-        details = ("reason", "p_source", "p_equal", "bandwidth", "minimum_detectable_gap", "left_out", "too_coarse", "too_rare")
+        details = (
+            "reason",
+            "p_source",
+            "p_equal",
+            "bandwidth",
+            "minimum_detectable_gap",
+            "within",
+            "left_out",
+            "too_coarse",
+            "too_rare",
+        )
         pairs = [values_of(pair, (*self.COLUMNS, *details, "interval")) for pair in self.pairs]
         other = None if self.other is None else values_of(self.other)
         lists = {"pairs": pairs, "regions": self.regions, "points": self.points}
@@ -187,14 +218,22 @@ class ParityTest(GapTest[PairTest]):
             notes.append("bh controls the false discovery rate among scores, not the chance of any false alarm")
         if any(pair.p_source == "tail" for pair in self.pairs):
             notes.append(f"p below {RESOLVED / DRAWS:g} is from a tail approximation, not from draws")
-        for pair in self.pairs:
-            if pair.left_out:
-                few = f"fewer than {MIN_EFFECTIVE} effective users in a group"
-                notes.append(f"{pair.name}: {pair.left_out} grid points left out, {few}")
-            if pair.too_rare:
-                notes.append(f"{pair.name}: not judged where there are {pair.too_rare}")
-            if pair.too_coarse:
-                bent = "one curve for both bends so much there that bandwidth or cells could make a gap of it"
-                notes.append(f"{pair.name}: {pair.too_coarse} grid points left out, {bent}")
+        few = f"fewer than {MIN_EFFECTIVE} effective users in a group"
+        bent = "one curve for both bends so much there that bandwidth or cells could make a gap of it"
+        notes += _by_pair([(pair.name, _points(pair.left_out, few)) for pair in self.pairs if pair.left_out], few)
+        rare = [(pair.name, f"not judged where there are {pair.too_rare}") for pair in self.pairs if pair.too_rare]
+        notes += _by_pair(rare, "too few outcomes to tell what chance may have done")
+        notes += _by_pair([(pair.name, _points(pair.too_coarse, bent)) for pair in self.pairs if pair.too_coarse], bent)
         notes += dict.fromkeys(pair.narrow for pair in self.pairs if pair.narrow)
         return notes
+
+
+def _points(n_points: int, why: str) -> str:
+    return f"{n_points} {'point' if n_points == 1 else 'points'} of the grid left out, {why}"
+
+
+def _by_pair(found: list[tuple[str, str]], why: str) -> list[str]:
+    """What is said of each pair of groups; of many pairs in one sentence. why: what they have in common."""
+    if len(found) <= NAMED_PAIRS:
+        return [f"{name}: {words}" for name, words in found]
+    return [f"in {len(found)} pairs of groups some scores are left out, {why}; the first is {found[0][0]}"]

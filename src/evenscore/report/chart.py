@@ -35,7 +35,8 @@ class Series:
 
     style: colour, dashes and mark. low, high: the band of a line, or the limits of points (along the line of a name).
     kind: "line", "thin" (what continues or connects), "diagonal", "area" (filled to zero), "marked" (a line with marks), "points",
-    "dodged" (points of several groups at one score, beside each other) or "bars" (from zero). notes: words beside each point.
+    "dodged" (points of several groups at one score, beside each other) or "bars" (from zero). notes: words beside each point,
+    or under the name at the end of a line. tone: "shown" or "unshown" in place of the style's colour.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Series:
     kind: str = "line"
     hollow: bool = False
     notes: tuple[str, ...] = ()
+    tone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Panel:
-    """One pair of axes. shades: intervals to mark. legend: its title; None: no legend."""
+    """One pair of axes. shades: intervals to mark. legend: its title; None: no legend.
+
+    lines: of estimates under each name. direct: whether lines carry their names at their ends, where there is room. people:
+    shares along the score, below.
+    """
 
     x: Axis
     y: Axis
@@ -72,6 +78,9 @@ class Panel:
     title: str = ""
     legend: str | None = None
     height: float = 250
+    lines: int = 1
+    direct: bool = False
+    people: tuple[Series, ...] = ()
 
     @property
     def by_name(self) -> bool:
@@ -94,6 +103,8 @@ class Chart:
     """Panels above each other on one horizontal axis, with their numbers as a table.
 
     places: where on the axis each row of the table lies, so that values can be read by pointing. crowded: bands must be faint.
+    columns: panels side by side, which share both axes. width: in a report on a large screen, in pixels; lines of estimates look
+    the same on any.
     """
 
     key: str
@@ -103,6 +114,8 @@ class Chart:
     table: Sheet
     places: tuple[float, ...] = ()
     crowded: bool = False
+    columns: int = 1
+    width: float = 720
 
     @property
     def legend(self) -> tuple[Series, ...]:

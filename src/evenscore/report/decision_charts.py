@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from evenscore.decisions.decision_result import DecisionMetrics
 from evenscore.decisions.over_thresholds import DecisionCurves
-from evenscore.report.chart import Axis, Panel, Series
-from evenscore.report.estimate_charts import names_panel
+from evenscore.report.chart import Axis, Chart, Panel, Series
+from evenscore.report.estimate_charts import SMALL, extremes, names_panel
+from evenscore.report.sheets import Sheet
 from evenscore.report.ticks import percent, short
 
+MAIN_RATES = {  # that a report draws; its table has all
+    "selection_rate": "selection rate",
+    "tpr": "true positive rate",
+    "fpr": "false positive rate",
+    "ppv": "precision (ppv)",
+}
+MOST_GROUPS = 10  # of a report; the JSON has all
 SPREAD = 0.6  # of a line, that the groups of a metric take
 
 
-def decision_panel(result: DecisionMetrics) -> Panel:
-    """Every metric of every group with its limits; groups of one metric stand below each other."""
-    groups, metrics = result.groups, result.metrics
+def decision_panel(result: DecisionMetrics, metrics: Sequence[str] = (), groups: Sequence[Any] = ()) -> Panel:
+    """Every metric, or some, of every group, or some, with its limits; groups of one metric stand below each other."""
+    groups, metrics = groups or result.groups, metrics or result.metrics
     series = []
     for style, group in enumerate(groups):
         rows = [result.of(group, metric) for metric in metrics]
@@ -26,6 +36,20 @@ def decision_panel(result: DecisionMetrics) -> Panel:
         series.append(Series(short(group), style, estimate, np.arange(float(len(metrics))) + shift, low, high, "points"))
     panel = names_panel("rate", metrics, series, lines=max(1, len(groups) // 2), low=0.0)
     return replace(panel, title=result.where, legend=f"lines: {percent(1 - result.alpha)} limits")
+
+
+def rates_chart(result: DecisionMetrics, key: str) -> Chart:
+    """The rates in a report."""
+    metrics = [metric for metric in result.metrics if metric in MAIN_RATES]
+    groups = extremes(result.groups, lambda group: float(result.of(group, metrics[0])["estimate"]), MOST_GROUPS)
+    panel = decision_panel(result, metrics, groups)
+    names = tuple((place, MAIN_RATES[name]) for place, name in panel.y.ticks or ())
+    panel = replace(panel, y=replace(panel.y, ticks=names), title="")
+    caption = f"Lines: {percent(1 - result.alpha)} limits."
+    if len(groups) < len(result.groups):
+        left_out = len(result.groups) - len(groups)
+        caption += f" Drawn: the groups with the lowest and the highest {MAIN_RATES[metrics[0]]}; {left_out} more are in the JSON."
+    return Chart(key, "Rates by group", caption, (panel,), Sheet((), (), ()), width=SMALL)
 
 
 def roc_panel(curves: DecisionCurves) -> Panel:

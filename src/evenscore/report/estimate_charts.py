@@ -17,14 +17,16 @@ from evenscore.miscalibration.error_result import CalibrationError
 from evenscore.ordering import OrderingTest
 from evenscore.planning import Plan
 from evenscore.report.chart import Axis, Chart, Panel, Rule, Series
-from evenscore.report.sheets import ALL_GROUPS, sheet, with_all_groups
-from evenscore.report.ticks import nice_ticks, percent, short, tick_text
+from evenscore.report.sheets import ALL_GROUPS, Sheet, sheet, with_all_groups
+from evenscore.report.ticks import nice_ticks, pair_name, percent, short, tick_text
 from evenscore.simulation.study_result import Study
 from evenscore.tables import label_text, p_text
 from evenscore.thresholds.thresholds_result import Thresholds
 
-MOST_LINES = 30
+MOST_LINES, FEWER_LINES = 30, 16  # of a picture; in a report, whose tables have more
+MOST_ORDERED = 10  # pairs of groups
 ALONG = ("threshold", "estimate", "ci_low", "ci_high")
+SMALL = 358  # pixels: estimates need no more width on a large screen than on a phone
 LINE, ROOM = 26, 8  # height of a line of estimates, and of the room between names with several lines
 RATES = ("rate_before", "rate_after", "ratio_before", "ratio_after")
 IMPACT_COLUMNS = ("group", "estimate", "ci_low", "ci_high", *RATES, "users_gain", "users_lose")
@@ -36,7 +38,7 @@ def names_panel(label: str, names: Sequence[str], series: Iterable[Series], *, l
     """A panel with a name for each line, or for every few lines, the first on top. low: where the axis begins."""
     height = len(names) * (LINE * lines + (ROOM if lines > 1 else 0))
     axis = Axis("", (len(names) - 0.5, -0.5), tuple(enumerate(names)), "names")
-    return Panel(Axis(label, (low, None)), axis, tuple(series), height=height)
+    return Panel(Axis(label, (low, None)), axis, tuple(series), height=height, lines=lines)
 
 
 def estimate(place: float, numbers: Numbers, style: int, write: Callable[[float], str] = "{:.3f}".format, **look: Any) -> Series:
@@ -52,6 +54,28 @@ def estimate(place: float, numbers: Numbers, style: int, write: Callable[[float]
     return Series(style=style, x=x, y=y, low=least, high=most, notes=(note,), **look)
 
 
+def _estimates(key: str, title: str, caption: str, panel: Panel, table: Sheet, label: str = "") -> Chart:
+    """Lines of estimates in a report, with a label that fits."""
+    return Chart(key, title, caption, (replace(panel, x=replace(panel.x, label=label or panel.x.label)),), table, width=SMALL)
+
+
+def extremes(items: Sequence[Any], value: Callable[[Any], float], most: int) -> list[Any]:
+    """Of many the lowest and the highest, in their order."""
+    if len(items) <= most:
+        return list(items)
+    ranked = sorted((own for own in items if math.isfinite(value(own))), key=value)
+    kept = [*ranked[: most // 2], *ranked[max(most // 2, len(ranked) - most // 2) :]]
+    return [own for own in items if any(own is other for other in kept)]
+
+
+def _left_out(chart: Chart, count: int) -> Chart:
+    """The chart, with how many groups are not drawn."""
+    drawn = len(chart.panels[0].y.ticks or ())
+    if drawn >= count:
+        return chart
+    return replace(chart, caption=f"{chart.caption} Drawn: the lowest and the highest; {count - drawn} more are in the JSON.")
+
+
 def _group_name(group: Any) -> str:
     return ALL_GROUPS if group is None else short(group)
 
@@ -59,9 +83,9 @@ def _group_name(group: Any) -> str:
 # In reports and from results
 
 
-def error_panel(error: CalibrationError) -> Panel:
+def error_panel(error: CalibrationError, most: int = MOST_LINES) -> Panel:
     """The calibration error of each group, and of all together."""
-    shown = error.estimates[:MOST_LINES]
+    shown = [*extremes(error.estimates[:-1], lambda own: own.estimate, most), *error.estimates[-1:]]
     series = (estimate(place, (e.estimate, e.ci_low, e.ci_high), place) for place, e in enumerate(shown))
     label = f"calibration error ({error.method}), in units of the outcome, with {percent(1 - error.alpha)} limits"
     return names_panel(label, [_group_name(e.group) for e in shown], series, low=0.0)
@@ -72,51 +96,69 @@ def error_chart(error: CalibrationError, key: str) -> Chart:
     level = percent(1 - error.alpha)
     caption = f"How far scores are from the outcomes to be expected at them: {error.what}. Lines: {level} limits."
     table = sheet(with_all_groups(error.rows()), "Calibration error")
-    return Chart(key, "Calibration error by group", caption, (error_panel(error),), table)
+    panel = error_panel(error, FEWER_LINES)
+    chart = _estimates(key, "Calibration error by group", caption, panel, table, "calibration error")
+    return _left_out(chart, len(error.estimates))
 
 
-def marginal_panel(test: MarginalTest) -> Panel:
+def marginal_panel(test: MarginalTest, write: Callable[[float], str] = "{:.3f}".format) -> Panel:
     """The outcome at the threshold, and the average of all who get the decision."""
-    shown = test.marginals[: MOST_LINES // 2]
+    shown = extremes(test.marginals, lambda own: own.estimate, MOST_LINES // 2)
     apart = LINE / (2 * LINE + ROOM) / 2
     series = []
     for place, m in enumerate(shown):
-        series.append(estimate(place - apart, (m.estimate, m.ci_low, m.ci_high), 0, name="at the threshold"))
+        series.append(estimate(place - apart, (m.estimate, m.ci_low, m.ci_high), 0, write, name="at the threshold"))
         average = (m.average, m.average_ci_low, m.average_ci_high)
-        series.append(estimate(place + apart, average, 1, name="average of all with the decision", hollow=True))
+        series.append(estimate(place + apart, average, 1, write, name="average of all with the decision", hollow=True))
     title = f"{test.verdict} at {test.where} (p = {p_text(test.p_value)})"
     panel = names_panel("expected outcome", [short(m.group) for m in shown], series, lines=2)
     return replace(panel, title=title, legend=f"lines: {percent(1 - test.alpha)} limits")
 
 
-def marginal_chart(test: MarginalTest, key: str) -> Chart:
-    """The outcomes at the threshold in a report."""
+def marginal_chart(test: MarginalTest, key: str, outcome: str, binary: bool) -> Chart:
+    """The outcomes at the threshold in a report. outcome: what they are called; binary: whether they are shares."""
     caption = (
         f"A group with a higher outcome there is held to a higher standard. Averages of all who get it also depend on how far "
         f"beyond the threshold their scores lie. Lines: {percent(1 - test.alpha)} limits."
     )
     table = sheet(test.group_rows(), "Outcome at the threshold and average beyond it")
-    return Chart(key, "Expected outcome of people who just get the decision", caption, (marginal_panel(test),), table)
+    panel = _in_percent(marginal_panel(test, _percent)) if binary else marginal_panel(test, "{:,.4g}".format)
+    title = f"{outcome[:1].upper()}{outcome[1:]} of people who just get the decision"
+    return _left_out(_estimates(key, title, caption, panel, table, f"{outcome}{', in %' if binary else ''}"), len(test.marginals))
 
 
-def threshold_chart(thresholds: Thresholds, key: str) -> Chart:
-    """The threshold of each group that would even out outcomes there."""
-    shown = thresholds.groups[:MOST_LINES]
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def _in_percent(panel: Panel) -> Panel:
+    """With percent on its axis of numbers."""
+    low, high = panel.limits()[0]
+    ticks = tuple((tick / 100, tick_text(tick)) for tick in nice_ticks(100 * low, 100 * high, 5))
+    return replace(panel, x=replace(panel.x, limits=(low, high), ticks=ticks))
+
+
+def threshold_chart(thresholds: Thresholds, key: str, outcome: str = "expected outcome") -> Chart:
+    """The threshold of each group that would even out outcomes there. outcome: what these are called."""
+    shown = extremes(thresholds.groups, lambda own: own.threshold, FEWER_LINES)
     series = (estimate(place, (g.threshold, g.ci_low, g.ci_high), place, "{:.3g}".format) for place, g in enumerate(shown))
     rules = tuple(Rule(cut, "now", upright=True) for cut in sorted({g.before for g in thresholds.groups}))
     panel = replace(names_panel("score", [short(g.group) for g in shown], series), rules=rules)
     level = percent(1 - thresholds.alpha)
     caption = f"Solved so that as many people as now get the decision. Dashed: the threshold now. Lines: {level} limits."
     table = sheet(thresholds.rows(), "Thresholds, outcomes there, and rates of the decision")
-    return Chart(key, "Thresholds at which people of every group have the same expected outcome", caption, (panel,), table)
+    chart = _estimates(key, f"Thresholds with the same {outcome} in every group", caption, panel, table)
+    return _left_out(chart, len(thresholds.groups))
 
 
-def impact_panel(impact: Impact) -> Panel:
+def impact_panel(impact: Impact, most: int = MOST_LINES) -> Panel:
     """The change of each group's rate of positive decisions, or rank, if scores were calibrated."""
     if len(impact.thresholds) > 1:
         return _impact_along(impact)
     decisions = impact.kind == CLASSIFICATION
-    rows = impact.rows()[:MOST_LINES]
+    every = impact.rows()
+    of_groups = [row for row in every if row["group"] is not None]
+    rows = [*extremes(of_groups, lambda row: row["estimate"], most), *(row for row in every if row["group"] is None)]
     look: dict[str, Any] = {"kind": "bars", "write": _signed_percent} if decisions else {"write": "{:+.2f}".format}
     series = (estimate(place, (row["estimate"], row["ci_low"], row["ci_high"]), place, **look) for place, row in enumerate(rows))
     level = f"with {percent(1 - impact.alpha)} limits"
@@ -125,9 +167,7 @@ def impact_panel(impact: Impact) -> Panel:
     panel = replace(panel, rules=(Rule(0.0, kind="zero", upright=True),))
     if not decisions:
         return panel
-    low, high = panel.limits()[0]
-    ticks = tuple((tick / 100, tick_text(tick)) for tick in nice_ticks(100 * low, 100 * high))
-    return replace(panel, x=replace(panel.x, limits=(low, high), ticks=ticks))
+    return _in_percent(panel)
 
 
 def _impact_along(impact: Impact) -> Panel:
@@ -149,7 +189,9 @@ def impact_chart(impact: Impact, key: str) -> Chart:
     caption = f"Change in the share of each group that gets the decision, at the same threshold. Lines: {level} limits."
     rows = [{name: row[name] for name in IMPACT_COLUMNS if name in row} for row in with_all_groups(impact.rows())]
     table = sheet(rows, "Shares before and after, and people whose decision changes")
-    return Chart(key, "What calibrated scores would change about decisions", caption, (impact_panel(impact),), table)
+    panel = impact_panel(impact, FEWER_LINES)
+    chart = _estimates(key, "What calibrated scores would change about decisions", caption, panel, table, "points")
+    return _left_out(chart, len(rows))
 
 
 def _signed_percent(share: float) -> str:
@@ -168,18 +210,28 @@ def ordering_panel(test: OrderingTest) -> Panel:
     return replace(panel, title=f"{test.verdict} (p = {p_text(test.p_value)})", legend="")
 
 
+def order_chart(test: OrderingTest, key: str) -> Chart:
+    """The misordered shares in a report, the largest first."""
+    pairs = sorted(test.pairs, key=lambda pair: -(pair.misordered_share if math.isfinite(pair.misordered_share) else -1))
+    panel = _in_percent(replace(ordering_panel(replace(test, pairs=tuple(pairs[:MOST_ORDERED]))), title=""))
+    caption = "Of pairs of people, one of each group, how many the score puts in the wrong order."
+    if len(pairs) > MOST_ORDERED:
+        caption += f" {len(pairs) - MOST_ORDERED} more pairs of groups are in the JSON."
+    return _estimates(key, "Misordered pairs of people", caption, panel, Sheet((), (), ()), "% of pairs")
+
+
 def plan_panel(plan: Plan) -> Panel:
     """The smallest gap for each pair of groups, with the users that it needs."""
     gaps = np.array([pair.gap for pair in plan.pairs], float)
     gaps[~np.isfinite(gaps)] = np.nan
     series = Series("", 0, gaps, np.arange(float(len(gaps))), np.zeros(len(gaps)), gaps, "points")
     users = [f"{pair.users_a:,.0f} and {pair.users_b:,.0f} users" for pair in plan.pairs]
-    names = [f"{name}\n{words}" for name, words in zip(_pair_names(plan.pairs), users, strict=True)]
+    names = [f"{short(p.group_a)}, {short(p.group_b)}\n{words}" for p, words in zip(plan.pairs, users, strict=True)]
     return names_panel(f"constant gap found with probability {plan.power:g}", names, (series,), low=0.0)
 
 
 def _pair_names(pairs: Sequence[Any]) -> list[str]:
-    return [f"{short(pair.group_a)}, {short(pair.group_b)}" for pair in pairs]
+    return [pair_name(pair.group_a, pair.group_b, "and") for pair in pairs]
 
 
 def comparison_panel(comparison: AuditComparison) -> Panel:

@@ -9,15 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from evenscore.report.document import Document
+from evenscore.report.layout import NARROW
+from evenscore.report.notebook import notebook_style
 from evenscore.report.svg import draw, places, sample
 from evenscore.tables import printable
 
 PAGE = Path(__file__).parent / "page"
+STYLES = ("figure.css", "page.css", "explorer.css")
+SCRIPTS = ("script.js", "explorer.js")
 
 
 def render(document: Document) -> str:
     """The whole page."""
-    style, script = _read("figure.css") + _read("page.css"), _read("script.js")
+    style, script = ("".join(map(_read, names)) for names in (STYLES, SCRIPTS))
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'; form-action 'none'"
     )
@@ -26,7 +30,7 @@ def render(document: Document) -> str:
 
 def fragment(document: Document) -> str:
     """The verdict, the summary and the first pictures, for a notebook; styles stay within."""
-    return _environment().get_template("fragment.html").render(document=document, style=_read("figure.css"))
+    return _environment().get_template("fragment.html").render(document=document, style=notebook_style())
 
 
 def _read(name: str) -> str:
@@ -50,6 +54,7 @@ def _environment() -> Any:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["drawn"] = lambda figure: Markup(draw(figure))  # svg.py escapes every word it writes
+    environment.filters["drawn_narrow"] = lambda figure: Markup("" if figure.width == NARROW else draw(figure, NARROW))
     environment.filters["plain"] = lambda text: printable(str(text), 2000)  # no page should hold control characters
     environment.globals["sample"] = lambda series: Markup(sample(series))
     environment.globals["places"] = places

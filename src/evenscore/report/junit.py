@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from evenscore.auditing.audit_result import Audit, Subject
+from evenscore.auditing.audit_result import Audit
 from evenscore.auditing.gate import FAILED, UNSHOWN
+from evenscore.auditing.subject import Subject
 from evenscore.report.words import subject_sentences
 
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

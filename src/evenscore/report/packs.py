@@ -16,12 +16,13 @@ from evenscore.tallies.tally_state import Tally
 
 LL144 = (
     "Follows the tables of the final rule of New York City's Department of Consumer and Worker Protection on automated employment "
-    "decision tools (Rules of the City of New York, title 6, chapter 5, subchapter T, sections 5-300 to 5-304, published "
-    "6 April 2023, enforced from 5 July 2023), which implements Local Law 144 of 2021."
+    "decision tools (Rules of the City of New York, title 6, chapter 5, subchapter T, sections 5-300 to 5-304, the calculations in "
+    "5-301; adopted 6 April 2023, enforced from 5 July 2023), which implements Local Law 144 of 2021 (Administrative Code, section "
+    "20-870 and following)."
 )
 CARD = (
     "Follows the form of Mitchell, Wu, Zaldivar, Barnes, Vasserman, Hutchinson, Spitzer, Raji and Gebru, “Model Cards for Model "
-    "Reporting”, Conference on Fairness, Accountability, and Transparency (FAT*), January 2019."
+    "Reporting”, Conference on Fairness, Accountability, and Transparency (FAT* 2019), pages 220 to 229."
 )
 NO_ADVICE = (
     "These are numbers about one set of data. They are no legal advice, no audit by an independent auditor and no statement that "
@@ -144,6 +145,8 @@ def model_card(tally: Tally, result: DecisionMetrics, data: Sequence[str], notes
 def _sizes(tally: Tally) -> str:
     rows, unlabelled = sum(tally.n_rows.values()), sum(tally.n_unlabelled.values())
     words = f"{rows:,} rows of {sum(tally.n_users.values()):,} users"
+    if tally.n_spanning:
+        words = f"{rows:,} rows; {tally.n_spanning:,} users are in more than one group"
     words += f", and {unlabelled:,} rows without a known outcome" if unlabelled else ""
     return words + "".join(f"; {n:,} rows left out, {escape(name)} is null" for name, n in tally.dropped.items())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,7 @@ from evenscore.calibration.verification import Verification, rms_gap
 from evenscore.decisions.decision_result import DecisionMetrics
 from evenscore.decisions.over_thresholds import DecisionCurves
 from evenscore.errors import EvenscoreError, require_option
-from evenscore.estimation.fitted_curves import Curves
+from evenscore.estimation.fitted_curves import Curves, people_shares
 from evenscore.estimation.smoothing import unsmoothed
 from evenscore.estimation.verdict import DISPARITY
 from evenscore.false_alarms.placebo_result import Placebo
@@ -24,21 +25,26 @@ from evenscore.impact.impact_result import Impact
 from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.miscalibration.error_result import CalibrationError
 from evenscore.multiobjective.sweep import WeightSweep
+from evenscore.naming import GroupNames
 from evenscore.ordering import OrderingTest
 from evenscore.parity.parity_result import ParityTest
+from evenscore.parity.row_people import RowsAsPeople
 from evenscore.planning import Plan
 from evenscore.report import decision_charts, estimate_charts
 from evenscore.report.chart import Axis, Limits, Panel, Rule, Series
+from evenscore.report.fooled import fooled_panels
 from evenscore.report.pyplot import Display, draw
-from evenscore.report.score_charts import DENSITY_BINS, curve_panel, gap_panel, pair_name, score_axis, share_of_people
+from evenscore.report.score_charts import curve_panel, gap_panel, pair_name, score_axis, share_of_people
 from evenscore.report.ticks import percent, short
 from evenscore.saving import as_path, write_whole
 from evenscore.simulation.study_result import Study
 from evenscore.tables import number_text
 from evenscore.tallies.tally_state import Tally
+from evenscore.tallies.view import GroupView
 from evenscore.thresholds.thresholds_result import Thresholds
 from evenscore.types import Floats
 
+MOST_GAPS = 6
 KINDS = ("png", "svg", "pdf")
 AROUND = 0.35  # of the scores, on either side of all cuts
 
@@ -47,7 +53,24 @@ def plot(result: Any, ax: Any = None) -> Display:
     """Draw a result, on the axes given or on new ones."""
     if type(result) not in PANELS:
         raise EvenscoreError(f"{type(result).__name__} has no picture; .rows() and .frame() have its numbers")
-    return draw(PANELS[type(result)](result), ax)
+    return draw(name_axes(PANELS[type(result)](result), result.group_names), ax)
+
+
+def name_axes(panels: Any, names: GroupNames) -> Any:
+    """The panels with the columns' own names on the axes."""
+    if isinstance(panels, list):
+        return [name_axes(panel, names) for panel in panels]
+    return replace(panels, x=_axis(panels.x, names), y=_axis(panels.y, names))
+
+
+def _axis(axis: Axis, names: GroupNames) -> Axis:
+    """A column by its name, shortened; "score" and "expected outcome" where nobody knows."""
+    label = axis.label
+    if names.score:
+        label = re.sub(r"^(calibrated )?score\b", lambda found: f"{found[1] or ''}{short(names.score)}", label)
+    if names.outcome:
+        label = label.replace("expected outcome", f"expected {short(names.outcome)}")
+    return replace(axis, label=label)
 
 
 def save_plot(result: Any, path: str) -> None:
@@ -62,23 +85,47 @@ def save_plot(result: Any, path: str) -> None:
 def tally_panel(tally: Tally) -> Panel:
     """The distribution of the scores of each group."""
     lattice = tally.lattice
-    discrete = lattice.discrete or unsmoothed(lattice, *(tally.sums(group) for group in tally.groups))
-    edges = None if discrete else np.linspace(lattice.axis_edges[0], lattice.axis_edges[-1], DENSITY_BINS + 1)
-    kind = "marked" if discrete else "line"
-    shares = [share_of_people(tally, group, style, edges, kind) for style, group in enumerate(tally.groups)]
-    series = tuple(replace(share, x=lattice.to_score(share.x)) for share in shares)
-    return Panel(Axis("score"), Axis("share of people (each user counts the same)", (0.0, None)), series, legend="")
+    if lattice.discrete or unsmoothed(lattice, *(tally.sums(group) for group in tally.groups)):
+        shares = [share_of_people(tally, group, style, None, "marked") for style, group in enumerate(tally.groups)]
+        series = tuple(replace(share, x=lattice.to_score(share.x)) for share in shares)
+    else:
+        views = GroupView.each(tally, "user")
+        series = tuple(Series(short(view.label), style, *people_shares(view)) for style, view in enumerate(views))
+    return Panel(Axis("score"), Axis("share of people", (0.0, None)), series, legend="each user counts the same")
 
 
 def audit_panels(audit: Audit) -> list[list[Panel]]:
     """Curves and gaps of each score and attribute."""
     rows = []
     for subject in audit.subjects:
-        curves = replace(curve_panel(subject.curves), title=subject.name)
+        curves = replace(curves_panel(subject.curves), title=subject.name)
         if subject.threshold is not None:
             curves = replace(curves, rules=(Rule(subject.threshold, f"threshold {subject.threshold:g}", "mark", upright=True),))
-        rows.append([curves, gap_panel(subject.parity)])
+        rows.append([name_axes(panel, subject.group_names) for panel in (curves, gaps_panel(subject.parity))])
     return rows
+
+
+def curves_panel(curves: Curves) -> Panel:
+    """The curves, with the people below them."""
+    if not curves.curves:
+        return Panel(Axis("score", (0.0, 1.0)), Axis("expected outcome", (0.0, 1.0)), ())
+    panel = curve_panel(curves)
+    people = tuple(
+        Series(short(curve.group), style, own[0], own[1])
+        for style, (curve, own) in enumerate(zip(curves.curves, curves.people, strict=False))
+    )
+    return replace(panel, people=people)
+
+
+def gaps_panel(test: ParityTest) -> Panel:
+    """The gaps of every pair; of many, those that are shown and the largest."""
+    panel = gap_panel(test)
+    if len(panel.series) <= MOST_GAPS:
+        return panel
+    drawn = [pair for pair in test.pairs if len(pair.score)]
+    ranked = sorted(range(len(drawn)), key=lambda place: (drawn[place].verdict != DISPARITY, -abs(drawn[place].max_gap)))
+    kept = [replace(panel.series[place], style=style) for style, place in enumerate(sorted(ranked[:MOST_GAPS]))]
+    return replace(panel, series=tuple(kept), legend=f"{panel.legend}; {len(drawn) - MOST_GAPS} more pairs: .rows()")
 
 
 def calibrator_panel(calibrator: Calibrator) -> Panel:
@@ -199,15 +246,16 @@ PANELS: dict[type, Callable[..., Any]] = {
     AuditComparison: estimate_charts.comparison_panel,
     CalibrationError: estimate_charts.error_panel,
     Calibrator: calibrator_panel,
-    Curves: curve_panel,
+    Curves: curves_panel,
     DecisionCurves: decision_charts.roc_panel,
     DecisionMetrics: decision_charts.decision_panel,
     Impact: estimate_charts.impact_panel,
     MarginalTest: estimate_charts.marginal_panel,
     OrderingTest: estimate_charts.ordering_panel,
-    ParityTest: gap_panel,
+    ParityTest: gaps_panel,
     Placebo: estimate_charts.placebo_panel,
     Plan: estimate_charts.plan_panel,
+    RowsAsPeople: fooled_panels,
     Study: estimate_charts.study_panel,
     Tally: tally_panel,
     Thresholds: thresholds_panel,

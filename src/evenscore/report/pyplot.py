@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +13,41 @@ import numpy as np
 from evenscore.errors import EvenscoreError, OptionError, shortened
 from evenscore.report.chart import COLOURS, N_DASHES, N_MARKS, Axis, Limits, Panel, Rule, Series, named_series
 
-DASHES, MARKS = ("-", "--", ":", "-."), ("o", "s", "D", "^")
-WIDTH, HEIGHT, BESIDE = 7.0, 4.5, 6.0  # inches; BESIDE: the width of each of several
+# The dashes of the report's lines, in line widths.
+DASHES = ("-", (0, (5, 2)), (0, (2.5, 1.5)), (0, (5, 1.5, 1, 1.5)))
+MARKS = ("o", "s", "D", "^")
+WIDTH, HEIGHT, BESIDE = 8.0, 4.5, 7.5  # inches; BESIDE: the width of each of several
 LINE, ENTRY = 0.28, 0.2  # inches for a line of estimates, and of the legend below
-FEW_ENTRIES = 5  # of a legend, so that lines leave room for it
-RULES = {"zero": ("-", "0.4", 0.8), "limit": ("--", "0.5", 1.0), "mark": (":", "0.3", 1.0)}
+FEW_ENTRIES = 12  # of a legend beside the axes; more stand below
+CROWD = 4  # more bands than this must be faint
+STRIP = 0.22  # of the height, for where people are
+RULES = {"zero": ("-", 0.6, 0.8), "limit": ("--", 0.5, 1.0), "mark": (":", 0.8, 1.0)}  # dashes, opacity, width
+
+
+@cache
+def _palettes() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The report's colours on white and on black, from its style sheet."""
+    style = (Path(__file__).parent / "page" / "figure.css").read_text(encoding="utf-8")
+    found = [colour for _, colour in re.findall(r"--c(\d): (#[0-9a-f]{6})", style)]
+    return tuple(found[: len(COLOURS)]), tuple(found[len(COLOURS) : 2 * len(COLOURS)])
+
+
+def _colour(ax: Any, style: int) -> str:
+    """A line's colour on these axes, whose background may be dark."""
+    from matplotlib.colors import to_rgb
+
+    dark = sum(to_rgb(ax.get_facecolor()[:3])) < DARK
+    return _palettes()[dark][style % len(COLOURS)]
+
+
+def _ink() -> str:
+    """The colour of words and frames in the style at hand."""
+    import matplotlib as mpl
+
+    return str(mpl.rcParams["axes.edgecolor"])
+
+
+DARK = 1.5  # the sum of red, green and blue below which a background is dark
 
 
 class Display:
@@ -42,6 +75,8 @@ def draw(panels: Any, ax: Any = None) -> Display:
     axes = new_axes(grid) if ax is None else _given_axes(ax, grid.size)
     for place, panel in zip(axes, grid.ravel(), strict=True):
         draw_panel(place, panel)
+        if panel.people:
+            add_strip(place, panel.people)
         if len(place.get_shared_y_axes().get_siblings(place)) > 1:
             place.label_outer()
     return Display(axes[0] if grid.ndim == 0 else axes.reshape(grid.shape))
@@ -80,13 +115,14 @@ def draw_panel(ax: Any, panel: Panel) -> None:
     """Draw on given axes; what is there already stays in sight."""
     own = not any(place.has_data() for place in ax.get_shared_y_axes().get_siblings(ax))
     for low, high in panel.shades:
-        ax.axvspan(low, high, color=COLOURS[1], alpha=0.12, linewidth=0)
+        ax.axvspan(low, high, color=_colour(ax, 1), alpha=0.12, linewidth=0)
     for rule in panel.rules:
         if rule.kind == "zero":
             _draw_rule(ax, rule)
     entries = named_series(panel)
+    faint = len(entries) > CROWD
     for series in panel.series:
-        _draw_series(ax, series, panel.by_name, escape(series.name) if series in entries else None)
+        _draw_series(ax, series, panel.by_name, escape(series.name) if series in entries else None, faint)
     for rule in panel.rules:
         if rule.kind != "zero":
             _draw_rule(ax, rule)
@@ -124,34 +160,36 @@ def _set_axis(ax: Any, name: str, axis: Axis, limits: Limits, own: bool) -> None
 
 
 def _draw_rule(ax: Any, rule: Rule) -> None:
-    dash, colour, width = RULES[rule.kind] if rule.style is None else ("-", COLOURS[rule.style % len(COLOURS)], 1.2)
+    dash, opacity, width = RULES[rule.kind] if rule.style is None else ("-", 1.0, 1.2)
+    colour = _ink() if rule.style is None else _colour(ax, rule.style)
     across = ax.axvline if rule.upright else ax.axhline
-    across(rule.at, color=colour, linestyle=dash, linewidth=width, label=escape(rule.name) if rule.name else None)
+    name = escape(rule.name) if rule.name else None
+    across(rule.at, color=colour, alpha=opacity, linestyle=dash, linewidth=width, label=name)
 
 
-def _draw_series(ax: Any, series: Series, by_name: bool, name: str | None) -> None:
-    colour = COLOURS[series.style % len(COLOURS)]
+def _draw_series(ax: Any, series: Series, by_name: bool, name: str | None, faint: bool = False) -> None:
+    colour = _colour(ax, series.style)
     if series.kind in ("points", "dodged", "bars"):
         _draw_points(ax, series, by_name, name)
         return
     dash, width = DASHES[series.style % N_DASHES], 1.5
     if series.kind in ("thin", "diagonal"):
-        dash, width, colour = ":", 1.0, "0.5" if series.kind == "diagonal" else colour
+        dash, width, colour = ":", 1.0, _ink() if series.kind == "diagonal" else colour
     mark = MARKS[series.style % N_MARKS] if series.kind == "marked" else None
-    ax.plot(series.x, series.y, dash, color=colour, linewidth=width, marker=mark, markersize=5, label=name)
+    ax.plot(series.x, series.y, linestyle=dash, color=colour, linewidth=width, marker=mark, markersize=5, label=name)
     if series.kind == "area":
         ax.fill_between(series.x, 0, series.y, color=colour, alpha=0.1, linewidth=0)
     if series.low is not None and series.kind == "marked":
         ax.vlines(series.x, series.low, series.high, color=colour, linewidth=1.2)
     elif series.low is not None:
-        ax.fill_between(series.x, series.low, series.high, color=colour, alpha=0.15, linewidth=0)
+        ax.fill_between(series.x, series.low, series.high, color=colour, alpha=0.06 if faint else 0.15, linewidth=0)
 
 
 def _draw_points(ax: Any, series: Series, by_name: bool, name: str | None) -> None:
     """Points or bars one by one, with their limits and notes."""
     from matplotlib.transforms import offset_copy
 
-    colour, mark = COLOURS[series.style % len(COLOURS)], MARKS[series.style % N_MARKS]
+    colour, mark = _colour(ax, series.style), MARKS[series.style % N_MARKS]
     look = {"color": colour, "fillstyle": "none" if series.hollow else "full"}
     beside = 5 * (series.style - 1) if series.kind == "dodged" else 0
     moved = offset_copy(ax.transData, fig=ax.figure, x=beside, units="points") if beside else ax.transData
@@ -159,7 +197,7 @@ def _draw_points(ax: Any, series: Series, by_name: bool, name: str | None) -> No
         ax.plot([], [], mark, label=name, **look)
     if series.kind == "bars":
         ax.barh(series.y, series.x, height=0.5, color=colour, alpha=0.5, label=name)
-        look["color"] = "0.2"
+        look["color"] = _ink()
     for place, (x, y) in enumerate(zip(series.x, series.y, strict=True)):
         if series.low is not None and series.high is not None:
             ends = [series.low[place], series.high[place]]
@@ -172,16 +210,51 @@ def _draw_points(ax: Any, series: Series, by_name: bool, name: str | None) -> No
 
 
 def _draw_legend(ax: Any, panel: Panel) -> None:
-    """A few lines leave room for it; points might be hidden."""
-    from matplotlib.transforms import offset_copy
-
-    look: dict[str, Any] = {"title": panel.legend or None, "fontsize": "small", "title_fontsize": "small", "frameon": False}
-    entries = named_series(panel)
-    lines = [series for series in entries if series.kind in ("line", "marked")]
-    if lines and (len(entries) <= FEW_ENTRIES or ax.figure.get_layout_engine() is None):
-        ax.legend(**look | {"frameon": True}, edgecolor="none", framealpha=0.8)
-    elif panel.title:
-        below = offset_copy(ax.transAxes, fig=ax.figure, y=-32, units="points")
+    """Outside of the axes wherever the layout makes room for it: a legend inside hides what it explains."""
+    look: dict[str, Any] = {"title": panel.legend or None, "fontsize": "small", "title_fontsize": "small"}
+    look |= {"alignment": "left", "frameon": False}
+    if ax.figure.get_layout_engine() is None:
+        ax.legend(**look | {"frameon": True}, loc="upper left" if panel.people else "best", edgecolor="none", framealpha=0.8)
+    elif len(named_series(panel)) <= FEW_ENTRIES and not panel.by_name:
+        ax.legend(**look | {"title": _broken(panel.legend)}, loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)
+    elif panel.title or not panel.by_name:
+        below = offset_below(ax)
         ax.legend(**look, loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, ncols=2)
     else:
         ax.legend(**look, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4)
+
+
+def offset_below(ax: Any) -> Any:
+    """Where the words below the axes end."""
+    from matplotlib.transforms import offset_copy
+
+    return offset_copy(ax.transAxes, fig=ax.figure, y=-32, units="points")
+
+
+def _broken(title: str | None) -> str | None:
+    """The title of a legend that stands beside the axes: one line for each remark."""
+    return title.replace("; ", "\n").replace(", all scores at once", ",\nall scores at once") if title else None
+
+
+# Where people are
+
+
+def add_strip(ax: Any, series: tuple[Series, ...]) -> None:
+    """The shares of people along the score, below the curves: without numbers, as only their shape matters."""
+    from matplotlib.ticker import AutoLocator, FixedLocator
+
+    low, high = ax.get_ylim()
+    ax.set_ylim(low - STRIP * (high - low), high)
+    ax.yaxis.set_major_locator(FixedLocator([tick for tick in AutoLocator().tick_values(low, high) if low <= tick <= high]))
+    strip = ax.inset_axes((0, 0, 1, STRIP / (1 + STRIP)), sharex=ax)
+    strip.patch.set_alpha(0)
+    strip.tick_params(bottom=False, left=False, labelbottom=False, labelleft=False)
+    for side, spine in strip.spines.items():
+        spine.set_visible(side == "top")
+    for own in series:
+        colour = _colour(ax, own.style)
+        strip.plot(own.x, own.y, color=colour, linewidth=0.8, linestyle=DASHES[own.style % N_DASHES])
+        if len(series) <= CROWD:
+            strip.fill_between(own.x, 0, own.y, color=colour, alpha=0.12, linewidth=0)
+    strip.set_ylim(0, 1.12 * max((float(own.y.max()) for own in series), default=1.0) or 1.0)
+    strip.text(0.005, 0.92, "people", transform=strip.transAxes, va="top", fontsize="x-small", alpha=0.8)

@@ -1,148 +1,176 @@
-"""An audit as a document: which sections, figures and tables it has."""
+"""An audit as a document: the first screen, then one folded section a question."""
 
 from __future__ import annotations
 
-from evenscore.auditing.audit_result import Audit, Subject
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from evenscore.auditing.audit_result import Audit
+from evenscore.auditing.subject import Subject
 from evenscore.calibration.repair_state import NOT_SHOWN, SHOWN, UNJUDGED, UNTESTED, VERIFIED
-from evenscore.estimation.verdict import DISPARITY
-from evenscore.report import words
-from evenscore.report.decision_section import decision_section
-from evenscore.report.document import Chapter, Document, Fact, Section
-from evenscore.report.estimate_charts import error_chart, impact_chart, marginal_chart, placebo_chart, threshold_chart
-from evenscore.report.score_charts import curve_chart, gap_charts, outcome_chart, shown_curves
+from evenscore.estimation.verdict import DISPARITY, PARITY
+from evenscore.naming import own_names
+from evenscore.report import findings, words
+from evenscore.report.curve_charts import curve_chart, has_picture, repair_chart
+from evenscore.report.document import Chapter, Document, Section
+from evenscore.report.estimate_charts import error_chart, order_chart, placebo_chart
+from evenscore.report.explorer import explorer_section
+from evenscore.report.findings import amount, ended, group_name, score_words, sentence, unit
+from evenscore.report.first_screen import first_screen
+from evenscore.report.fooled import fooled_section
+from evenscore.report.headline import p_short
+from evenscore.report.keys_section import keys_section
+from evenscore.report.limits import limits
+from evenscore.report.pair_charts import gap_chart
 from evenscore.report.sheets import Sheet, sheet, with_all_groups
 from evenscore.report.text import group_rows
-from evenscore.tables import label_text, number_text, p_text
+from evenscore.report.threshold_sections import fair_section, impact_section, rates_section, threshold_section
+from evenscore.tables import at_least, label_text, p_words
 
-SHOWN_PAIRS = 30  # rows of a table of pairs; the JSON has all
+SHOWN_PAIRS = 12  # rows of a table of pairs; the JSON has all
 SHOWN_NOTES = 10
 REPAIRS = {
-    VERIFIED: "Suggested repair, verified",
-    NOT_SHOWN: "Suggested repair: the disparity is no longer shown, not verified",
-    SHOWN: "Suggested repair: a disparity is still shown",
-    UNJUDGED: "Suggested repair: what is left could not be judged",
-    UNTESTED: "Suggested repair, unverified",
+    VERIFIED: "what is left is shown to lie within the tolerance",
+    NOT_SHOWN: "no gap is shown any more",
+    SHOWN: "a disparity is still shown",
+    UNJUDGED: "what is left could not be judged",
+    UNTESTED: "not verified on other users",
 }
 DEPLOYED = "The calibrator is in the JSON; es.calibrate(..., shrink=True) on all users makes the one to deploy."
-BAND = "Users that the repair was not fitted on. Line: estimate. Band: for the whole curve at once."
 
 
 def audit_document(audit: Audit) -> Document:
     """The whole report."""
-    gate = audit.check()
     several = len(audit.subjects) > 1
     return Document(
         title=audit.title,
         subtitle="; ".join(subject.name for subject in audit.subjects[:4]) + (" ..." if len(audit.subjects) > 4 else ""),
-        verdict=audit.verdict,
-        headline=words.headline(audit),
-        gate=f"Gate “{gate.rule}”: {gate.outcome}. {_sentence(gate.reason)}",
-        gate_outcome=gate.outcome,
-        facts=_facts(audit),
-        summary=tuple(_end(f"{s.name}: {s.verdict}, {words.largest_gap(s.parity)}") for s in audit.subjects)
-        if several
-        else _sentences(audit.subjects[0]),
-        limits=tuple(_end(text) if several else _sentence(text) for text in words.limits(audit)),
-        chapters=tuple(_chapter(subject, place, several) for place, subject in enumerate(audit.subjects)),
-        overview=_overview(audit) if several else None,
-        provenance=_provenance(audit),
-        notes=tuple(map(_end, audit.notes)),
+        created=audit.provenance.created[:10],
+        first=first_screen(audit),
+        before=_made(make(audit) for make in BEFORE_CHAPTERS),
+        chapters=tuple(_chapter(audit, subject, place, several) for place, subject in enumerate(audit.subjects)),
+        after=_made(make(audit) for make in AFTER_CHAPTERS),
     )
 
 
-def _sentence(text: str) -> str:
-    return _end(text[:1].upper() + text[1:]) if text else ""
+def _made(sections: Iterable[Section | None]) -> tuple[Section, ...]:
+    return tuple(section for section in sections if section is not None)
 
 
-def _end(text: str) -> str:
-    """A note may begin with the name of a group, which keeps its small letter."""
-    return text.rstrip(".") + "."
-
-
-def _facts(audit: Audit) -> tuple[Fact, ...]:
-    """The numbers beside the verdict."""
-    subject = audit.headline  # every number is of one score and attribute
-    pair, shown = words.largest_pair(subject.parity), words.largest_region(subject.parity)
-    of = f" of {subject.name}" if len(audit.subjects) > 1 else ""
-    facts = []
-    if subject.order_decides and subject.ordering.at_least == subject.ordering.at_least:
-        share = f"of pairs of people, one of each group{of}; estimate {subject.ordering.misordered_share:.1%}"
-        facts.append(Fact("Misordered, at least", f"{subject.ordering.at_least:.1%}", share))
-    elif shown is not None:
-        region, pair = shown
-        where = f"{words.limits_of(region)}; {words.sides(pair, region.gap)}, at score {number_text(region.at_score)}{of}"
-        facts.append(Fact("Largest gap shown", f"{abs(region.gap):.3f}", where))
-    elif pair is not None:
-        called = "Largest gap" if subject.parity.verdict == DISPARITY else "Largest estimate, not shown"
-        where = f"between {pair.name}, at score {number_text(pair.at_score)}{of}"
-        facts.append(Fact(called, f"{abs(pair.max_gap):.3f}", where))
-    if subject.p_value == subject.p_value:
-        facts.append(Fact("p-value", p_text(subject.p_value), f"of the tests that decide{of}, adjusted for all pairs of groups"))
-    if subject.minimum_detectable_gap == subject.minimum_detectable_gap:
-        meaning = f"smallest constant gap{of} that is found with probability 0.8; one at some scores only must be larger"
-        facts.append(Fact("Could have been seen", f"{subject.minimum_detectable_gap:.3f}", meaning))
-    users, rows = (sum(counts.values()) for counts in (subject.selection.tally.n_users, subject.selection.tally.n_rows))
-    people = "rows, declared independent" if subject.tally.independent else f"users, {rows:,} rows"
-    facts.append(Fact("Evidence", f"{users:,}", people))
-    return tuple(facts)
-
-
-def _chapter(subject: Subject, place: int, several: bool) -> Chapter:
+def _chapter(audit: Audit, subject: Subject, place: int, several: bool) -> Chapter:
     prefix = f"s{place}-" if several else ""
-    makers = (_parity, _pairs, _ordering, _calibration, _decision, _rates, _repair, _placebo, _groups)
-    sections = [section for make in makers if (section := make(subject, prefix)) is not None]
-    return Chapter(f"{prefix}subject", subject.name, subject.verdict, tuple(sections), _sentences(subject))
+    speaks = subject is findings.speaker(audit)
+    makers = OF_A_SUBJECT if speaks else (_curves, *OF_A_SUBJECT)
+    with own_names(subject.group_names):
+        verdict = sentence(findings.headline(subject, audit.tolerance, several))
+        sections = _made(make(subject, prefix) for make in makers)
+    if speaks:  # its pictures are on the first screen
+        drawn = f"{prefix}{findings.pair_picture(subject)}"
+        sections = tuple(replace(own, figures=(), folded=True) if own.key == drawn else own for own in sections)
+    return Chapter(f"{prefix}subject", subject.name, subject.verdict, verdict, sections)
 
 
-def _sentences(subject: Subject) -> tuple[str, ...]:
-    return tuple(_sentence(sentence.text) for sentence in words.subject_sentences(subject))
+def _texts(*texts: str) -> tuple[str, ...]:
+    return tuple(sentence(text) for text in texts if text)
 
 
-def _parity(subject: Subject, prefix: str) -> Section:
-    test = subject.parity
-    return Section(
-        f"{prefix}curves",
-        "What a score means in each group",
-        (f"Tested: {test.null}.", _sentence(words.could_be_seen(test))),
-        test.verdict,
-        figures=(curve_chart(subject, f"{prefix}curves"),) if subject.curves.curves else (),
-    )
+# Sections of a score and attribute
+
+
+def _curves(subject: Subject, prefix: str) -> Section | None:
+    """The picture of the first screen, for those that do not stand there."""
+    if not has_picture(subject):
+        return None
+    chart = curve_chart(subject, f"{prefix}curves")
+    return Section(f"{prefix}meaning", "What a score means", findings.people(subject), figures=(chart,))
 
 
 def _pairs(subject: Subject, prefix: str) -> Section:
     test = subject.parity
-    charts, left_out = gap_charts(subject, f"{prefix}gap")
+    chart = gap_chart(subject, f"{prefix}gap")
     tables = [sheet(test.rows(), "Pairs of groups; gap is group a minus group b", limit=SHOWN_PAIRS)]
+    if test.regions:
+        tables.append(sheet(test.regions, "Scores at which a gap is shown, with the share of each group there", limit=SHOWN_PAIRS))
     if test.other is not None:
         rows = [
             {"counting": f"each {t.weighting} once", "verdict": t.verdict, "p_value": t.p_value, "largest_gap": abs(t.max_gap)}
             for t in (test, test.other)
         ]
         tables.append(sheet(rows, "The same test, counting users or rows"))
-    more = (f"{left_out} more pairs are not drawn; all are in the JSON.",) if left_out else ()
     return Section(
         f"{prefix}gaps",
         "Gaps between groups",
-        (_sentence(words.where(test, limit=6) or test.reason),),
+        _gap_answer(subject),
         test.verdict,
-        figures=charts,
-        tables=tuple(tables),
-        notes=(*map(_end, test.remarks), *more),
+        _texts(words.decided(subject), words.other_weighting(test), _at_some_scores(subject)),
+        figures=() if chart is None else (chart,),
+        tables=tuple(tables) if any(len(pair.score) for pair in test.pairs) else (),
+        notes=tuple(ended(remark) for remark in test.remarks if remark != test.disagreement),
     )
+
+
+def _gap_answer(subject: Subject) -> str:
+    test, shown = subject.parity, findings.largest_shown(subject)
+    judged = [pair for pair in test.pairs if pair.judged]
+    if not judged:
+        return "No pair of groups could be judged" + (f": {test.reason}." if test.reason != subject.reason else ".")
+    if shown is not None:
+        _, region = shown
+        low, high = score_words(region.score_low), score_words(region.score_high)
+        where = f"at {low}" if low == high else f"at scores from {low} to {high}"
+        size = f"up to {amount(subject, abs(region.gap))[0]}{unit(subject)} {where}"
+        return f"Shown{_count(subject)}, {size}."
+    if findings.shown_pairs(subject):
+        return f"Shown{_count(subject)}; no single score shows it by itself."
+    pair = words.largest_pair(test)
+    if pair is None:
+        return "No gap is shown."
+    none = f"All within {findings.within(subject, test.tolerance)}" if test.verdict == PARITY else "No gap is shown"
+    return (
+        f"{none}; the largest estimate is {amount(subject, abs(pair.max_gap))[0]}{unit(subject)} at "
+        f"{score_words(pair.at_score)}{p_words(test.p_value) and f' ({p_short(test.p_value)})'}."
+    )
+
+
+def _at_some_scores(subject: Subject) -> str:
+    widest = words.widest_band(subject.parity)
+    if widest is None:
+        return ""
+    score, half = widest
+    band = f"±{amount(subject, half)[0]}{unit(subject)}"
+    return f"a gap at some scores only must be larger to be found: at {score_words(score)} the band is {band}"
+
+
+def _count(subject: Subject) -> str:
+    pairs = subject.parity.pairs
+    return "" if len(pairs) == 1 else f" for {len(findings.shown_pairs(subject))} of {len(pairs)} pairs"
 
 
 def _ordering(subject: Subject, prefix: str) -> Section:
     test = subject.ordering
+    shown = [pair for pair in test.pairs if pair.verdict == DISPARITY and math.isfinite(pair.at_least)]
+    if shown:
+        worst = max(shown, key=lambda pair: pair.at_least)
+        answer = (
+            f"{sentence(at_least(worst.at_least))[:-1]} pairs of people, one of {group_name(worst.group_a)} and one of "
+            f"{group_name(worst.group_b)}, are misordered ({p_short(test.p_value)})."
+        )
+    elif math.isnan(test.p_value):
+        answer = sentence(test.reason) if test.reason != subject.reason else "It could not be judged."
+    else:
+        answer = f"{sentence(words.no_misordering(test)).rstrip('.')} ({p_short(test.p_value)})."
+    falls = [f"{own.words}, which is no disparity between groups" for own in test.not_monotone[:SHOWN_NOTES]]
+    judged = any(math.isfinite(pair.misordered_share) for pair in test.pairs)
     return Section(
         f"{prefix}ordering",
         "Order across groups",
-        (f"Tested: {test.null}.", _sentence(words.ordering(subject) or test.reason)),
+        answer,
         test.verdict,
-        tables=(sheet(test.rows(), "Pairs of groups", limit=SHOWN_PAIRS),),
-        notes=(
-            "Misordered share: of pairs of people, one of each group, how many the score puts in the wrong order. Near-ties "
-            "inflate it; “at least” does not count them.",
-        ),
+        _texts(*falls),
+        figures=(order_chart(test, f"{prefix}order"),) if judged else (),
+        tables=(sheet(test.rows(), "Pairs of groups", limit=SHOWN_PAIRS),) if judged else (),
+        notes=("Near-ties inflate the estimated share; “at least” does not count them.",) if judged else (),
     )
 
 
@@ -152,73 +180,34 @@ def _calibration(subject: Subject, prefix: str) -> Section | None:
         return None
     return Section(
         f"{prefix}calibration",
-        "How far scores are from outcomes",
-        (_sentence(words.calibration(subject)),),
+        "Calibration error",
+        sentence(words.calibration(subject).partition(": the root")[0]) or "No group could be judged.",
         figures=(error_chart(error, f"{prefix}error"),),
         tables=(sheet(error.differences(), "Differences between groups", limit=SHOWN_PAIRS),),
     )
-
-
-def _decision(subject: Subject, prefix: str) -> Section | None:
-    test = subject.marginal
-    if test is None:
-        return None
-    figures = [marginal_chart(test, f"{prefix}marginal")]
-    if subject.thresholds is not None:
-        figures.append(threshold_chart(subject.thresholds, f"{prefix}thresholds"))
-    if subject.impact is not None:
-        figures.append(impact_chart(subject.impact, f"{prefix}impact"))
-    notes = [
-        *test._label_notes(),
-        *test.misleading,
-        *test.beyond[:SHOWN_NOTES],
-        *([test.disagreement] if test.disagreement else []),
-    ]
-    if subject.thresholds is not None:
-        notes += [f"{label_text(group)}: {reason}" for group, reason in subject.thresholds.reasons.items()][:SHOWN_NOTES]
-    return Section(
-        f"{prefix}decision",
-        f"Decisions at the threshold {subject.threshold:g}",
-        (f"Tested: {test.null}.", *(_sentence(say(subject)) for say in (words.threshold, words.thresholds, words.impact))),
-        test.verdict,
-        figures=tuple(figures),
-        tables=(sheet(test.rows(), "Pairs of groups at the threshold; gap is group a minus group b", limit=SHOWN_PAIRS),),
-        notes=tuple(map(_end, notes)),
-    )
-
-
-def _rates(subject: Subject, prefix: str) -> Section | None:
-    return decision_section(subject.decisions, prefix)
 
 
 def _repair(subject: Subject, prefix: str) -> Section | None:
     repair = subject.repair
     if repair is None:
         return None
+    suggested = "Scores calibrated by group" if repair.suggested else "No repair is suggested"
+    answer = f"{suggested}: {REPAIRS[repair.state]}."
     if repair.verification is None or repair.curves_before is None or repair.curves_after is None:
-        return Section(f"{prefix}repair", REPAIRS[repair.state], (_sentence(repair.words),))
+        return Section(f"{prefix}repair", "Repair", answer, text=_texts(repair.words), notes=(DEPLOYED,))
     test = repair.verification
-    charts = []
-    drawn = [curve.group for curve in shown_curves(subject)]
-    before, after = ("before", repair.curves_before, subject.score), ("after", repair.curves_after, f"calibrated {subject.score}")
-    for when, curves, score in (before, after):
-        title = f"{when.capitalize()} the repair: expected outcome by {score}"
-        shown = [curve for curve in curves.curves if curve.group in drawn]
-        charts.append(outcome_chart(f"{prefix}{when}", title, score, curves, shown, BAND))
     return Section(
         f"{prefix}repair",
-        REPAIRS[repair.state] if repair.suggested else "A repair that is not suggested",
-        (_sentence(repair.sentence),),
+        "Repair",
+        answer,
         test.verdict,
-        figures=tuple(charts),
+        _texts(repair.words),
+        figures=(repair_chart(subject, repair.curves_before, repair.curves_after, f"{prefix}repaired"),),
         tables=(
             sheet(test.gaps(), "Gaps before and after, on users that the repair was not fitted on", limit=SHOWN_PAIRS),
             sheet(with_all_groups(test.rows()), "Accuracy before and after"),
         ),
-        notes=(
-            _sentence(test.unseen),
-            DEPLOYED,
-        ),
+        notes=_texts(test.unseen, DEPLOYED),
     )
 
 
@@ -227,41 +216,46 @@ def _placebo(subject: Subject, prefix: str) -> Section | None:
     if placebo is None:
         return None
     return Section(
-        f"{prefix}placebo",
+        f"{prefix}false-alarms",
         "False alarms on this data",
-        (_sentence(placebo.sentence),),
+        sentence(placebo.sentence),
         figures=(placebo_chart(placebo, f"{prefix}placebo"),),
-        notes=tuple(map(_sentence, placebo.remarks)),
+        notes=_texts(*placebo.remarks),
     )
 
 
 def _groups(subject: Subject, prefix: str) -> Section:
-    table = sheet(group_rows(subject), f"Groups of {label_text(subject.attribute)}", limit=200)
-    tables = [table]
-    reasons = [{"group": group, "reason": words} for group, words in subject.selection.justifications.items()]
+    tables = [sheet(group_rows(subject), f"Groups of {label_text(subject.attribute)}", limit=200)]
+    reasons = [{"group": group, "reason": why} for group, why in subject.selection.justifications.items()]
     if reasons:
         tables.append(sheet(reasons, "Groups left out, and why", limit=200))
-    return Section(
-        f"{prefix}groups", "The data", tuple(filter(None, (_sentence(subject.selection.sentence),))), tables=tuple(tables)
+    count = len(subject.selection.tally.groups)
+    answer = sentence(subject.selection.sentence) or (
+        "Both groups are judged." if count == 2 else f"All {count} groups are judged."
     )
+    return Section(f"{prefix}groups", "Data", answer, text=_texts(subject.row_counts.sentence), tables=tuple(tables))
 
 
-def _overview(audit: Audit) -> Sheet:
-    rows = [
-        {
-            "score": subject.score,
-            "attribute": label_text(subject.attribute),
-            "verdict": subject.verdict,
-            "p_value": subject.p_value,
-            "largest_gap": abs(subject.parity.max_gap),
-            "smallest_gap_seen": subject.minimum_detectable_gap,
-        }
-        for subject in audit.subjects
-    ]
-    return sheet(rows, "Scores and attributes")
+# Sections of the whole audit
 
 
-def _provenance(audit: Audit) -> tuple[Sheet, ...]:
+def _limits(audit: Audit) -> Section:
+    tested = [subject.parity.null for subject in audit.subjects[:1]]
+    methods = {subject.parity.method for subject in audit.subjects}
+    gate = audit.check()
+    text = (
+        f"Null hypothesis: {tested[0]}.",
+        f"Method {', '.join(sorted(methods))}, level {audit.alpha:g} for any false alarm in the whole audit.",
+        f"Gate “{gate.rule}”: {gate.reason.rstrip('.')}.",
+    )
+    names = tuple(label_text(group) for subject in audit.subjects for group in subject.tally.groups)
+    names += tuple(subject.name for subject in audit.subjects)
+    found = [ended(limit) if limit.startswith(names) else sentence(limit) for limit in limits(audit, headline=False)]
+    found.sort(key=lambda limit: not limit.startswith(("Only scores from", "Outcomes are taken")))
+    return Section("limits", "Method and limits", found[0], text=(*text, *found[1:]), notes=tuple(map(ended, audit.notes)))
+
+
+def _provenance(audit: Audit) -> Section:
     source = audit.provenance
     items = [("created", source.created), ("seed", str(source.seed))]
     items += [(f"{name} version", version) for name, version in source.versions.items()]
@@ -272,10 +266,34 @@ def _provenance(audit: Audit) -> tuple[Sheet, ...]:
     for data in source.sources[:50]:
         size, otherwise = ("", "in memory") if data.size is None else (f"{data.size:,}", "not hashed: above 1 GiB")
         files.append((data.name, size, data.sha256 or otherwise))
-    options = [(name, "–" if value is None else str(value)) for name, value in source.configuration.items()]
-    text = (False, False)
-    return (
-        Sheet(("item", "value"), tuple(items), text, "How this was made"),
+    options = "; ".join(f"{name} = {value}" for name, value in source.configuration.items() if value is not None)
+    tables = (
+        Sheet(("item", "value"), tuple(items), (False, False), "How this was made"),
         Sheet(("data", "bytes", "SHA-256"), tuple(files), (False, True, False), "Data", max(0, len(source.sources) - 50)),
-        Sheet(("option", "value"), tuple(options), text, "Configuration"),
     )
+    made = f"evenscore {source.versions['evenscore']}, {source.created[:10]}, seed {source.seed}"
+    answer = f"{made}: data, versions and options to make it again."
+    return Section(
+        "provenance", "Provenance", answer, text=(f"Options that were given or have a default: {options}.",), tables=tables
+    )
+
+
+# The contents of the page, in its order. A new section is a function that gives a Section, or None where it has nothing to say: of
+# a score and attribute, called with the subject and a prefix for keys; or of the whole audit, called with the audit.
+OF_A_SUBJECT = (
+    _pairs,
+    fooled_section,
+    keys_section,
+    explorer_section,
+    _ordering,
+    _calibration,
+    threshold_section,
+    fair_section,
+    impact_section,
+    rates_section,
+    _repair,
+    _placebo,
+    _groups,
+)
+BEFORE_CHAPTERS: tuple[Callable[[Audit], Section | None], ...] = ()
+AFTER_CHAPTERS = (_limits, _provenance)

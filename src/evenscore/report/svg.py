@@ -4,93 +4,75 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
-from evenscore.report.chart import COLOURS, N_DASHES, Axis, Chart, Limits, Panel, Rule, Series
+from evenscore.report.chart import COLOURS, N_DASHES, Chart, Panel, Rule, Series
+from evenscore.report.layout import BOTTOM, LINE_HEIGHT, NARROW, ROOMY, TOP, Plane, planes, x_ticks
 from evenscore.report.ticks import axis_ticks
-from evenscore.tables import printable
+from evenscore.tables import printable, shorten
 from evenscore.types import Floats
 
-WIDTH = 720
-LEFT, RIGHT, TOP, BOTTOM, BETWEEN = 64, 14, 10, 44, 22
-NAMES, NOTES = 180, 170  # room for the names and the notes beside estimates
-MOST_POINTS, CROWDED_POINTS = 60, 30  # of a line
+LETTER, SMALL_LETTER = 8.0, 5.7  # pixels, of names and of notes
+MOST_POINTS, FEWER_POINTS = 64, 36  # of a line; on a phone
 LINES = ("line", "area", "thin", "marked")
 
-Scale = Callable[[float], float]
 
-
-@dataclass(frozen=True, slots=True)
-class Plane:
-    """Where a panel lies in the picture, and its scales from numbers to pixels."""
-
-    left: float
-    right: float
-    top: float
-    bottom: float
-    across: Scale
-    up: Scale
-    by_name: bool
-
-
-def draw(chart: Chart) -> str:
-    """A chart as an SVG element."""
-    planes = _planes(chart)
-    left, right, bottom = planes[0].left, planes[0].right, planes[-1].bottom
-    most = CROWDED_POINTS if chart.crowded else MOST_POINTS
+def draw(chart: Chart, width: float | None = None) -> str:
+    """A chart as an SVG element, laid out for a width in pixels."""
+    width = chart.width if width is None else width
+    found = planes(chart, width)
+    bottom = max(plane.bottom for plane in found)
+    most = MOST_POINTS if width >= ROOMY else FEWER_POINTS
+    most = most * 2 // 3 if chart.crowded or chart.columns > 1 else most
+    key = f"{chart.key}-{width:.0f}"
     pieces = [
         piece
-        for place, (panel, plane) in enumerate(zip(chart.panels, planes, strict=True))
-        for piece in _panel(panel, plane, f"{chart.key}-{place}", most)
+        for place, (panel, plane) in enumerate(zip(chart.panels, found, strict=True))
+        for piece in _panel(panel, plane, f"{key}-{place}", most)
     ]
-    axis, by_name = chart.panels[0].x, planes[0].by_name
-    for x, words in axis_ticks(axis, chart.panels[0].limits()[0]):
-        pieces.append(_text(planes[0].across(x), bottom + 16, words, kind="tick"))
-    pieces.append(_text((left + right) / 2, bottom + 36, axis.label, kind="axis"))
+    axis, by_name = chart.panels[0].x, found[0].by_name
+    for plane in found:
+        if plane.last:
+            for x, words in x_ticks(axis, chart.panels[0].limits()[0], plane):
+                pieces.append(_text(plane.across(x), plane.bottom + 16, words, kind="tick"))
+    left, right = min(plane.left for plane in found), max(plane.right for plane in found)
+    if axis.label and by_name and not found[0].roomy:  # a long label needs the room below the names too
+        pieces.append(_text(right, bottom + 36, axis.label, "end", "axis", limit=int(right / 6.6)))
+    elif axis.label:
+        pieces.append(_text((left + right) / 2, bottom + 36, axis.label, kind="axis", limit=int(width / 5.5)))
     alt = f"{chart.title}. {chart.caption}"
-    if not by_name:
+    kind = "names" if by_name else "multiples" if chart.columns > 1 else "lines"
+    if kind == "lines":
         alt += " The values are in the table below the picture."
         pieces.append(f'<line class="cursor" x1="0" x2="0" y1="{TOP}" y2="{_n(bottom)}" visibility="hidden"/>')
+    look = (
+        "chart"
+        + (" crowd" if chart.crowded else "")
+        + (" narrow" if width < chart.width else " wide" if chart.width > NARROW else "")
+    )
+    height = bottom + (BOTTOM if axis.label else BOTTOM - 20)
     return (
-        f'<svg class="chart{" crowd" if chart.crowded else ""}" viewBox="0 0 {WIDTH} {_n(bottom + BOTTOM)}" role="img" '
-        f'aria-label="{html.escape(printable(alt, 600))}" data-chart="{"names" if by_name else "lines"}">{"".join(pieces)}</svg>'
+        f'<svg class="{look}" viewBox="0 0 {_n(width)} {_n(height)}" role="img" '
+        f'aria-label="{html.escape(printable(alt, 600))}" data-chart="{kind}">{"".join(pieces)}</svg>'
     )
 
 
 def places(chart: Chart) -> list[str]:
-    """Where the rows of the table are in the picture."""
-    across = _planes(chart)[0].across
-    return [_n(across(place)) for place in chart.places]
+    """Where the rows of the table are in the picture, as shares of its width; on a phone as well."""
+    found = []
+    for place in chart.places:
+        shares = [planes(chart, width)[0].across(place) / width for width in dict.fromkeys((chart.width, NARROW))]
+        found.append(" ".join(f"{share:.4f}" for share in shares))
+    return found
 
 
 def sample(series: Series) -> str:
     """A piece of a line or a mark, for a legend."""
     inner = f'<line class="{_look(series)}" x1="1" y1="6" x2="33" y2="6"/>' if series.kind in LINES else _mark(17, 6, series)
     return f'<svg class="key" viewBox="0 0 34 12" width="34" height="12" aria-hidden="true">{inner}</svg>'
-
-
-def _planes(chart: Chart) -> list[Plane]:
-    planes, top = [], float(TOP)
-    x_limits = chart.panels[0].limits()[0]
-    for panel in chart.panels:
-        left, right = (NAMES, WIDTH - NOTES) if panel.by_name else (LEFT, WIDTH - RIGHT)
-        bottom = top + panel.height
-        across, up = _scale(panel.x, x_limits, left, right), _scale(panel.y, panel.limits()[1], bottom, top)
-        planes.append(Plane(left, right, top, bottom, across, up, panel.by_name))
-        top = bottom + BETWEEN
-    return planes
-
-
-def _scale(axis: Axis, limits: Limits, start: float, end: float) -> Scale:
-    """From numbers to pixels; on a logarithmic scale what is not positive lies at the lower end."""
-    low, high = (math.log10(limit) for limit in limits) if axis.kind == "log" else limits
-    span = (high - low) or 1.0
-    if axis.kind == "log":
-        return lambda value: start + (math.log10(max(value, limits[0])) - low) / span * (end - start)
-    return lambda value: start + (value - low) / span * (end - start)
 
 
 # Elements
@@ -100,8 +82,9 @@ def _n(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def _text(x: float, y: float, words: str, anchor: str = "middle", kind: str = "small") -> str:
-    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}">{html.escape(printable(words, 90))}</text>'
+def _text(x: float, y: float, words: str, anchor: str = "middle", kind: str = "small", limit: int = 90) -> str:
+    words = html.escape(printable(words, max(limit, 6)))
+    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}">{words}</text>'
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
@@ -113,16 +96,24 @@ def _box(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 
 
 def _path(points: Iterable[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{_n(x)} {_n(y)}" for x, y in points)
+    """A line through points: the first as it is, the others as steps, which are shorter to write."""
+    (x0, y0), *others = [(round(x, 1), round(y, 1)) for x, y in points]
+    steps, (x, y) = [], (x0, y0)
+    for left, up in others:
+        steps.append(f"{_n(left - x)} {_n(up - y)}")
+        x, y = left, up
+    return f"M{_n(x0)} {_n(y0)}l{' '.join(steps)}" if steps else f"M{_n(x0)} {_n(y0)}"
 
 
-def _colour(series: Series) -> int:
-    return series.style % len(COLOURS)
+def _colour(series: Series) -> str:
+    return f"-{series.tone}" if series.tone else str(series.style % len(COLOURS))
 
 
 def _look(series: Series) -> str:
     """The classes of a line: seven colours and four dashes give 28 looks."""
-    return f"thin c{_colour(series)}" if series.kind == "thin" else f"line c{_colour(series)} d{series.style % N_DASHES}"
+    if series.kind == "thin" or series.tone:
+        return f"{'thin' if series.kind == 'thin' else 'line'} c{_colour(series)}"
+    return f"line c{_colour(series)} d{series.style % N_DASHES}"
 
 
 def _mark(x: float, y: float, series: Series) -> str:
@@ -141,24 +132,105 @@ def _mark(x: float, y: float, series: Series) -> str:
 
 
 def _panel(panel: Panel, plane: Plane, key: str, most: int) -> list[str]:
-    x_ticks, y_ticks = (axis_ticks(panel.x, panel.limits()[0]), axis_ticks(panel.y, panel.limits()[1], most=5))
-    pieces = [_line(plane.across(x), plane.top, plane.across(x), plane.bottom, "grid") for x, _ in x_ticks]
-    for y, words in y_ticks:
-        if plane.by_name:
-            pieces.append(_text(plane.left - 10, plane.up(y) + 4, printable(words, 26), "end", "name"))
-        else:
-            pieces.append(_line(plane.left, plane.up(y), plane.right, plane.up(y), "grid"))
-            pieces.append(_text(plane.left - 7, plane.up(y) + 4, words, "end", "tick"))
-    if panel.y.label:
-        turned = f'transform="translate(14 {_n((plane.top + plane.bottom) / 2)}) rotate(-90)" text-anchor="middle"'
+    pieces = [
+        _line(plane.across(x), plane.top, plane.across(x), plane.bottom, "grid")
+        for x, _ in x_ticks(panel.x, panel.limits()[0], plane)
+    ]
+    pieces += _names(panel, plane) if plane.by_name else _y_ticks(panel, plane)
+    if panel.y.label and not plane.by_name:
+        turned = f'transform="translate(12 {_n((plane.top + plane.bottom) / 2)}) rotate(-90)" text-anchor="middle"'
         pieces.append(f'<text class="axis" {turned}>{html.escape(panel.y.label)}</text>')
-    frame = _box(plane.left, plane.top, plane.right, plane.bottom, "frame")
     inside = _content(panel, plane, most)
     if plane.by_name:
-        return [*pieces, *inside, frame]
+        return [*pieces, *inside]
     clip = f'<clipPath id="{key}">{_box(plane.left, plane.top, plane.right, plane.bottom, "clip")}</clipPath>'
     names = [_rule_name(rule, plane) for rule in panel.rules if rule.name]
-    return [*pieces, clip, f'<g clip-path="url(#{key})">', *inside, "</g>", *names, frame]
+    if panel.title and plane.top > TOP:
+        title = _fit(panel.title, int((plane.right - plane.left) / 7))
+        names.append(_text(plane.left, plane.top - 6, title, "start", "name"))
+    base = _line(plane.left, plane.bottom, plane.right, plane.bottom, "base")
+    return [*pieces, clip, f'<g clip-path="url(#{key})">', *inside, "</g>", *names, *_end_names(panel, plane), base]
+
+
+def _y_ticks(panel: Panel, plane: Plane) -> list[str]:
+    pieces = []
+    low, high = sorted(panel.limits()[1])
+    for y, words in axis_ticks(panel.y, panel.limits()[1], most=5):
+        if low <= y <= high:
+            pieces.append(_line(plane.left, plane.up(y), plane.right, plane.up(y), "grid"))
+            if plane.first:
+                pieces.append(_text(plane.left - 6, plane.up(y) + 4, words, "end", "tick"))
+    return pieces
+
+
+def _names(panel: Panel, plane: Plane) -> list[str]:
+    """The name of each line of estimates; where there is little room its notes stand below it."""
+    pieces = []
+    muted = {float(y) for series in panel.series if series.tone == "unshown" for y in series.y}
+    for y, words in panel.y.ticks or ():
+        kind = "name mute" if float(y) in muted else "name"
+        names = words.split("\n")
+        if plane.roomy:
+            middle = plane.up(y) + 4 - LINE_HEIGHT * (len(names) - 1) / 2
+            for place, name in enumerate(names):
+                pieces.append(_text(plane.left - 10, middle + place * LINE_HEIGHT, shorten(name, 26), "end", kind))
+            continue
+        top = plane.up(y - 0.5) + 16
+        for place, name in enumerate(names):
+            pieces.append(_text(0, top + place * LINE_HEIGHT, _fit(name, int((plane.left - 8) / LETTER)), "start", kind))
+        top += (len(names) - 1) * LINE_HEIGHT
+        notes = [note for series in panel.series for at, note in zip(series.y, series.notes, strict=False) if abs(at - y) < 0.5]
+        lines = [line for note in notes for line in note.split("\n")]
+        for place, line in enumerate(lines, 1):
+            pieces.append(_text(0, top + place * LINE_HEIGHT, line, "start", "note", int((plane.left - 4) / SMALL_LETTER)))
+    return pieces
+
+
+def _fit(words: str, limit: int) -> str:
+    """A name in so many letters; of two names with a minus both."""
+    parts = words.split(" − ")
+    return (
+        " − ".join(shorten(part, (limit - 3 * (len(parts) - 1)) // len(parts)) for part in parts) if len(words) > limit else words
+    )
+
+
+def _end_names(panel: Panel, plane: Plane) -> list[str]:
+    """The names of lines beside their ends, one below the other where they would meet."""
+    if not (panel.direct and plane.roomy):
+        return []
+    ends: list[tuple[float, float, Series]] = []
+    for series in panel.series:
+        known = np.flatnonzero(np.isfinite(series.y))
+        if series.name and len(known):
+            ends.append((plane.across(float(series.x[known[-1]])), plane.up(float(series.y[known[-1]])), series))
+    short_of = plane.right - 0.14 * (plane.right - plane.left)
+    pieces = [_text(x + 5, y - 9, series.name, "start", f"end halo f{_colour(series)}") for x, y, series in ends if x < short_of]
+    ends = sorted((end for end in ends if end[0] >= short_of), key=lambda end: end[1])
+    step = min(30.0, (plane.bottom - plane.top) / max(1, len(ends)))
+    notes = step >= 29
+    heights = _apart([end[1] for end in ends], step, plane.top + 6, plane.bottom - (12 if notes else 0))
+    for (x, y, series), height in zip(ends, heights, strict=True):
+        text = plane.right + 12
+        x = min(x, plane.right)
+        pieces.append(
+            f'<path class="lead c{_colour(series)}" d="{_path([(x + 2, y), (plane.right + 2, height), (text - 3, height)])}"/>'
+        )
+        pieces.append(_text(text, height + 4, series.name, "start", f"end f{_colour(series)}"))
+        if notes and series.notes and series.notes[0]:
+            pieces.append(_text(text, height + 17, series.notes[0], "start", "tick"))
+    return pieces
+
+
+def _apart(wanted: list[float], step: float, top: float, bottom: float) -> list[float]:
+    """Heights near those wanted, in their order, at least a step apart and inside."""
+    heights: list[float] = []
+    for height in wanted:
+        heights.append(max(height, top, heights[-1] + step if heights else top))
+    floor = bottom
+    for place in reversed(range(len(heights))):
+        heights[place] = min(heights[place], floor)
+        floor = heights[place] - step
+    return heights
 
 
 def _content(panel: Panel, plane: Plane, most: int) -> list[str]:
@@ -196,7 +268,7 @@ def _thin(series: Series, most: int) -> Series:
         return series
     some = np.unique(np.linspace(0, len(series.x) - 1, most).round().astype(np.int64))
     low, high = (None if column is None else column[some] for column in (series.low, series.high))
-    return Series(series.name, series.style, series.x[some], series.y[some], low, high, series.kind, series.hollow)
+    return replace(series, x=series.x[some], y=series.y[some], low=low, high=high)
 
 
 def _runs(*columns: Floats) -> list[list[tuple[float, ...]]]:
@@ -255,12 +327,14 @@ def _points(series: Series, plane: Plane) -> str:
             pieces.append(_whisker(x1, y1, x2, y2, kind))
         if series.kind != "bars":
             pieces.append(_mark(across, up, series))
-    pieces += [_text(plane.right + 8, plane.up(y) + 4, note, "start") for y, note in zip(series.y, series.notes, strict=False)]
+    if plane.by_name and plane.roomy:
+        for y, note in zip(series.y, series.notes, strict=False):
+            pieces.append(_text(plane.right + 8, plane.up(y) + 4, note.replace("\n", ", "), "start"))
     return "".join(pieces)
 
 
 def _whisker(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
     """A line with a cap on either end."""
     across, up = (0, 4) if y1 == y2 else (4, 0)
-    caps = [_line(x - across, y - up, x + across, y + up, kind) for x, y in ((x1, y1), (x2, y2))]
-    return _line(x1, y1, x2, y2, kind) + "".join(caps)
+    ends = [f"M{_n(x - across)} {_n(y - up)}l{2 * across} {2 * up}" for x, y in ((x1, y1), (x2, y2))]
+    return f'<path class="{kind}" d="M{_n(x1)} {_n(y1)}L{_n(x2)} {_n(y2)}{"".join(ends)}"/>'

@@ -1,63 +1,63 @@
-"""An audit for a terminal."""
+"""An audit for a terminal, in full."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from evenscore.auditing.audit_result import Audit, Subject
+from evenscore.auditing.audit_result import Audit
+from evenscore.auditing.subject import Subject
 from evenscore.estimation.verdict import DISPARITY
+from evenscore.naming import in_names
 from evenscore.report.decision_text import impact_block
-from evenscore.report.words import (
-    MOST_NAMED,
-    at_some_scores,
-    gap_words,
-    headline,
-    limits,
-    subject_headline,
-    subject_sentences,
-)
-from evenscore.report.wrapping import wrap
-from evenscore.tables import p_words, printable, text_table
+from evenscore.report.headline import p_short, verdict_sentence
+from evenscore.report.limits import MOST_NAMED, limits
+from evenscore.report.short_text import gate_words
+from evenscore.report.words import at_some_scores, gap_words, headline, subject_sentences
+from evenscore.report.wrapping import WIDTH, ink, paragraphs
+from evenscore.tables import text_table
 
-INK = {"disparity": "31;1", "inconclusive": "33;1", "parity": "36;1"}
+TOLD = ("tested", "gap", "power", "means", "groups", "decided")  # elsewhere in the text
 
 
-def audit_text(audit: Audit, colour: bool = False) -> str:
+def full_text(audit: Audit, width: int = WIDTH, colour: bool = False) -> str:
     """Each score and attribute with its groups, verdict, pairs and the rest in sentences; then the gate."""
-    blocks = [_subject(audit, subject, colour) for subject in audit.subjects]
-    gate = audit.check()
-    lines = [f"gate {gate.rule}: {gate.outcome}, {gate.reason}"]
-    lines += [f"limit: {text}" for text in limits(audit)]
+    blocks = [_subject(subject, audit, width, colour) for subject in audit.subjects]
     if len(audit.subjects) > 1:
-        whole = _ink(audit.verdict, colour)
-        blocks.append(f"  {whole} in all: {headline(audit)}\n\n{text_table(audit.rows())}")
-    blocks.append("\n".join(wrap(line) for line in lines))
+        whole = _inked(f"{audit.verdict.upper()} in all: {headline(audit)}", audit.verdict, width, colour)
+        blocks.append(f"{whole}\n\n{text_table(audit.rows(), width=width)}")
+    blocks.append(paragraphs([gate_words(audit.check()), *(f"limit: {text}" for text in limits(audit))], width))
     return "\n\n".join(block for block in blocks if block)
 
 
-def _ink(verdict: str, colour: bool) -> str:
-    return f"\x1b[{INK[verdict]}m{verdict.upper()}\x1b[0m" if colour else verdict.upper()
-
-
-def _subject(audit: Audit, subject: Subject, colour: bool) -> str:
-    several = [f"  {printable(subject.name, 90)}"] if len(audit.subjects) > 1 else []
+@in_names
+def _subject(subject: Subject, audit: Audit, width: int, colour: bool) -> str:
+    several = [paragraphs([subject.name], width)] if len(audit.subjects) > 1 else []
     blocks = [
         *several,
-        _data(subject),
-        _verdict(subject, audit, colour),
-        text_table(subject.parity.rows()),
-        impact_block(subject.decisions),
-        _more(subject),
+        _data(subject, width),
+        _verdict(subject, audit, width, colour),
+        text_table(subject.parity.rows(), width=width),
+        _keys(subject, width),
+        impact_block(subject.decisions, width),
+        _more(subject, width),
     ]
     return "\n\n".join(block for block in blocks if block)
 
 
-def _data(subject: Subject) -> str:
+def _keys(subject: Subject, width: int) -> str:
+    """The test by users, by items and by both; nothing without items."""
+    if subject.keys is None:
+        return ""
+    return f"{text_table(subject.keys.rows(), width=width)}\n{paragraphs([subject.keys.sentence], width)}"
+
+
+def _data(subject: Subject, width: int) -> str:
     tally = subject.tally
     users = "rows are taken as independent" if tally.independent else f"users: {tally.columns.user}" if tally.columns else ""
-    lines = [text_table(group_rows(subject)), wrap(f"{sum(tally.n_rows.values()):,} rows; {users}")]
-    said = filter(None, (subject.selection.sentence, subject.row_counts.sentence))
-    return "\n".join([*lines, *(wrap(note) for note in (*said, *subject.notes))])
+    said = [note for note in (subject.selection.sentence, subject.row_counts.sentence) if note]
+    users += "" if tally.item is None else f", items: {tally.item}"
+    lines = [f"{sum(tally.n_rows.values()):,} rows; {users}", *said, *subject.notes]
+    return f"{text_table(group_rows(subject), width=width)}\n{paragraphs(lines, width)}"
 
 
 def group_rows(subject: Subject) -> list[dict[str, Any]]:
@@ -71,27 +71,27 @@ def group_rows(subject: Subject) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name not in idle} for row in rows]
 
 
-def _verdict(subject: Subject, audit: Audit, colour: bool) -> str:
-    said = subject_headline(subject, audit.tolerance)
-    p_value = p_words(subject.p_value)
-    lines = [f"  {_ink(subject.verdict, colour)}: {said}{p_value and ' ' + p_value}"]
-    if gap := gap_words(subject.parity):
-        lines.append(wrap(gap))
+def _verdict(subject: Subject, audit: Audit, width: int, colour: bool) -> str:
+    sentence = verdict_sentence(subject, audit.tolerance, with_p=True)
+    lines = [_inked(f"{subject.verdict.upper()}: {sentence}.", subject.verdict, width, colour)]
+    said = [gap_words(subject.parity)]
     if subject.verdict != DISPARITY:
-        lines += [wrap(words) for words in (subject.reason, at_some_scores(subject.parity)) if words]
-    return "\n".join(lines)
+        said += [subject.reason, at_some_scores(subject.parity)]
+    return "\n".join([*lines, paragraphs([words for words in said if words], width)]).rstrip("\n")
 
 
-def _more(subject: Subject) -> str:
+def _inked(sentence: str, verdict: str, width: int, colour: bool) -> str:
+    return paragraphs([sentence], width).replace(verdict.upper(), ink(verdict, colour), 1)
+
+
+def _more(subject: Subject, width: int) -> str:
     """What stands in no table."""
     test = subject.parity
-    said = [
-        sentence.text
-        for sentence in subject_sentences(subject)
-        if sentence.kind not in ("tested", "gap", "power", "means", "groups")
-    ]
+    said = [sentence.text for sentence in subject_sentences(subject) if sentence.kind not in TOLD]
+    decided = [sentence.text for sentence in subject_sentences(subject) if sentence.kind == "decided"]
     by_user = test.weighting == "user" and not test.independent
     weighed = "each user counts once, whatever the number of rows" if by_user else "each row counts once"
-    how = [f"tested: {test.null}", f"how: method {test.method}, {weighed}, level {test.alpha:.3g}"]
+    exact = p_short(subject.p_value).startswith("p <") and f", p = {subject.p_value:.1e}"
+    how = [f"null hypothesis: {test.null}", f"how: method {test.method}, {weighed}, level {test.alpha:.3g}{exact or ''}"]
     remarks = [remark for remark in test.remarks if remark not in said]
-    return "\n".join(wrap(line) for line in [*said, *how, *remarks])
+    return paragraphs([*decided, *said, *how, *remarks], width)

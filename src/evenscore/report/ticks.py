@@ -8,15 +8,22 @@ from typing import Any
 import numpy as np
 
 from evenscore.report.chart import Axis, Limits, Ticks
-from evenscore.tables import label_text, printable
+from evenscore.tables import label_text, shorten
 from evenscore.tallies.lattice import Lattice
 
-NAME = 32  # characters
+NAME = 40  # characters
+ONE_LINE = 20  # characters of a name in a small picture
 
 
 def short(label: Any) -> str:
     """A group's name for a legend."""
-    return printable(label_text(label), NAME)
+    return shorten(label_text(label), NAME)
+
+
+def pair_name(first: Any, second: Any, joined: str = "−") -> str:
+    """The difference of two groups, or both of them: in two lines where their names are long."""
+    name, other = short(first), f"{joined} {short(second)}"
+    return f"{name} {other}" if len(name) + 1 + len(other) <= ONE_LINE else f"{name}\n{other}"
 
 
 def percent(share: float) -> str:
@@ -43,6 +50,8 @@ def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
     if not (math.isfinite(span) and span > 0):
         return [low]
     rough = span / most
+    if rough == 0:  # hardly any number lies between
+        return [low]
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * (1 - 1e-9))
     first = math.ceil(low / step - 1e-9)

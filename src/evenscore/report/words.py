@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.auditing.audit_result import Audit, Subject
-from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
+from evenscore.auditing.audit_result import Audit
+from evenscore.auditing.subject import Subject
+from evenscore.estimation.verdict import DISPARITY, PARITY
+from evenscore.miscalibration.error_result import ErrorEstimate
+from evenscore.naming import in_names
+from evenscore.ordering import RISING, OrderingTest
 from evenscore.parity.parity_result import PairTest, ParityTest, Region
-from evenscore.tables import label_text, number_text, p_text, p_words
+from evenscore.report.headline import verdict_sentence
+from evenscore.report.limits import limits
+from evenscore.tables import amount_text, figures, label_text, number_text, p_text, p_words
 
-MOST_NAMED = 10  # groups that are not judged; the table has all
-HEADLINES = {
-    DISPARITY: "the same score does not mean the same outcome in every group",
-    PARITY: "wherever there are enough people to tell, gaps stay within the tolerance",
-    INCONCLUSIVE: "no disparity is shown, which is not the same as parity",
-}
-MISORDERED = "a lower score in one group stands for a higher outcome than a higher score in another"
+NAMED = 6  # groups in a sentence about all
 DECIDED = {
     "parity": "parity decides",
-    "ordering": "the order across groups decides, as their scores do not overlap",
+    "ordering": "the order across groups decides, as no score has enough people of both",
     "parity and ordering": "parity where scores overlap and the order of people beyond decide together, in the same draws",
 }
 
@@ -37,17 +37,13 @@ class Sentence:
 
 def headline(audit: Audit) -> str:
     """The verdict of the whole in a sentence."""
-    return subject_headline(audit.headline, audit.tolerance) if audit.verdict == DISPARITY else HEADLINES[audit.verdict]
-
-
-def subject_headline(subject: Subject, tolerance: float | None) -> str:
-    """The verdict of one score and attribute in a sentence."""
-    verdict = subject.verdict
-    if verdict == DISPARITY and subject.order_decides:
-        return MISORDERED
-    if verdict == DISPARITY and tolerance is not None:
-        return f"for the same score outcomes differ by more than {tolerance:g} between groups"
-    return HEADLINES[verdict]
+    if len(audit.subjects) == 1 or audit.verdict == DISPARITY:
+        return verdict_sentence(audit.headline, audit.tolerance)
+    if audit.verdict == PARITY:
+        return "At the same score, gaps stay within the tolerance for every score and attribute"
+    if all(np.isnan(subject.p_value) for subject in audit.subjects):
+        return "Nothing could be judged"
+    return "No difference between groups is shown. That is not proof that there is none"
 
 
 def audit_sentences(audit: Audit) -> list[Sentence]:
@@ -59,6 +55,7 @@ def audit_sentences(audit: Audit) -> list[Sentence]:
     return [*sentences, *(Sentence("limit", text) for text in limits(audit))]
 
 
+@in_names
 def subject_sentences(subject: Subject) -> list[Sentence]:
     """One score and attribute."""
     return [
@@ -89,7 +86,11 @@ def tested(subject: Subject) -> str:
     """What was tested on how many people, in the words of the estimand."""
     tally = subject.selection.tally
     users, rows = sum(tally.n_users.values()), sum(tally.n_rows.values())
-    people = f"{rows:,} independent rows" if tally.independent else f"{rows:,} rows of {users:,} users"
+    people = f"{rows:,} rows of {users:,} users"
+    if tally.independent:
+        people = f"{rows:,} independent rows"
+    elif tally.n_spanning:
+        people = f"{rows:,} rows of users of whom {tally.n_spanning:,} are in more than one group,"
     return f"tested whether {subject.parity.null}, on {people} in {len(tally.groups)} groups"
 
 
@@ -108,7 +109,7 @@ def gap_words(test: ParityTest) -> str:
     if shown is not None:
         region, pair = shown
         return (
-            f"the largest gap that is shown is {abs(region.gap):.3f} ({limits_of(region)}) at score "
+            f"the largest gap that is shown is {amount_text(abs(region.gap))} ({limits_of(region)}) at score "
             f"{number_text(region.at_score)}, {sides(pair, region.gap)}"
         )
     if pair is None:
@@ -116,7 +117,7 @@ def gap_words(test: ParityTest) -> str:
     called = (
         "the largest estimate of a gap that is shown" if test.verdict == DISPARITY else "the largest estimate of a gap, not shown,"
     )
-    return f"{called} is {abs(pair.max_gap):.3f}, between {pair.name} at score {number_text(pair.at_score)}"
+    return f"{called} is {amount_text(abs(pair.max_gap))}, between {pair.name} at score {number_text(pair.at_score)}"
 
 
 def largest_region(test: ParityTest) -> tuple[Region, PairTest] | None:
@@ -128,7 +129,7 @@ def largest_region(test: ParityTest) -> tuple[Region, PairTest] | None:
 def limits_of(region: Region) -> str:
     """The simultaneous limits of a region's largest gap, in the direction in which it is shown."""
     low, high = sorted((abs(region.low), abs(region.high)))
-    return f"{low:.3f} to {high:.3f}"
+    return f"{amount_text(low)} to {amount_text(high)}"
 
 
 def decided(subject: Subject) -> str:
@@ -161,18 +162,28 @@ def could_be_seen(test: ParityTest) -> str:
     if np.isnan(test.minimum_detectable_gap):
         return ""
     found = "found" if test.tolerance is None else "told from none"
-    power = f"a constant gap of {test.minimum_detectable_gap:.3g} or more would be {found} with probability 0.8"
+    if np.isinf(test.minimum_detectable_gap):
+        return f"no constant gap, however large, would be {found} with probability 0.8"
+    power = f"a constant gap of {figures(test.minimum_detectable_gap)} or more would be {found} with probability 0.8"
     return "; ".join(filter(None, (power, at_some_scores(test))))
 
 
 def at_some_scores(test: ParityTest) -> str:
     """That a constant gap shows where the band is narrow, and how wide it is elsewhere."""
+    widest = widest_band(test)
+    if widest is None:
+        return ""
+    return f"a gap at some scores only must be larger: at score {number_text(widest[0])} the band is ±{figures(widest[1], 2)} wide"
+
+
+def widest_band(test: ParityTest) -> tuple[float, float] | None:
+    """The score at which least can be said, and half the width of the band there; None unless that is more than a constant gap."""
     points = [point for point in test.points if np.isfinite(point["band_high"] - point["band_low"])]
     if len(points) < 2:
-        return ""
+        return None
     widest = max(points, key=lambda point: point["band_high"] - point["band_low"])
-    half = (widest["band_high"] - widest["band_low"]) / 2
-    return f"a gap at some scores only must be larger: at score {number_text(widest['score'])} the band is ±{half:.2g} wide"
+    half = float(widest["band_high"] - widest["band_low"]) / 2
+    return (float(widest["score"]), half) if half > test.minimum_detectable_gap else None
 
 
 def where(test: ParityTest, limit: int = 3) -> str:
@@ -188,11 +199,13 @@ def where(test: ParityTest, limit: int = 3) -> str:
 
 def _region(region: Region, pair: PairTest) -> str:
     low, high = number_text(region.score_low), number_text(region.score_high)
-    gap = f"{sides(pair, region.gap)} by up to {abs(region.gap):.3f}"
+    gap = f"{sides(pair, region.gap)} by up to {amount_text(abs(region.gap))}"
     if low == high:
         return f"{gap} at score {low}"
-    share = f"{region.share_a:.0%} of {label_text(pair.group_a)} and {region.share_b:.0%} of {label_text(pair.group_b)}"
-    return f"{gap} from score {low} to {high} ({share} live there)"
+    share = (
+        f"{100 * region.share_a:.0f} % of {label_text(pair.group_a)} and {100 * region.share_b:.0f} % of {label_text(pair.group_b)}"
+    )
+    return f"{gap} from score {low} to {high} ({share} score in this range)"
 
 
 def other_weighting(test: ParityTest) -> str:
@@ -214,11 +227,15 @@ def ordering(subject: Subject) -> str:
         return "order across groups: " + _shown_pairs(test.pairs, "at_least") + falls
     if np.isnan(test.p_value):
         return falls.removeprefix("; ")
-    beyond = ", beyond what a decline within a group explains," if falls else ""
-    return (
-        f"order across groups: no lower score of one group is shown to stand for a higher outcome{beyond} than a higher score of "
-        f"another (p = {p_text(test.p_value)}){falls}"
-    )
+    decline = "a decline" if test.direction == RISING else "a rise"
+    beyond = f", beyond what {decline} within a group explains," if falls else ""
+    return f"order across groups: {no_misordering(test, beyond)} (p = {p_text(test.p_value)}){falls}"
+
+
+def no_misordering(test: OrderingTest, beyond: str = "") -> str:
+    """That none is shown, in words."""
+    first, second = ("lower", "higher") if test.direction == RISING else ("higher", "lower")
+    return f"no {first} score of one group is shown to stand for a higher outcome{beyond} than a {second} score of another"
 
 
 def _shown_pairs(pairs: Iterable[Any], size: str) -> str:
@@ -238,11 +255,22 @@ def calibration(subject: Subject) -> str:
     ]
     if not known:
         return ""
-    worst, best = max(known, key=lambda error: error.estimate), min(known, key=lambda error: error.estimate)
-    words = f"scores of {label_text(worst.group)} are off by {worst.estimate:.3f} ({worst.ci_low:.3f} to {worst.ci_high:.3f})"
-    if worst is not best:
-        words += f", those of {label_text(best.group)} by {best.estimate:.3f} ({best.ci_low:.3f} to {best.ci_high:.3f})"
-    return f"{words}: the root mean square of expected outcome less score"
+    shown = [error for error in known if error.ci_low > 0]
+    if shown:
+        worst, best = max(shown, key=lambda error: error.estimate), min(known, key=lambda error: error.estimate)
+        words = f"scores of {label_text(worst.group)} are off by {_error(worst)}"
+        words += f", those of {label_text(best.group)} by {_error(best)}" if worst is not best else ""
+    else:
+        widest = max(known, key=lambda error: error.ci_high)
+        words = f"no group's scores are shown to be off; those of {label_text(widest.group)} are by {_error(widest)}"
+    return f"{words}: the root mean square of expected outcome minus score"
+
+
+def _error(error: ErrorEstimate) -> str:
+    """How far a group's scores are off: no estimate where the limits reach down to 0."""
+    if not error.ci_low > 0:
+        return f"at most {amount_text(error.ci_high)}"
+    return f"{amount_text(error.estimate)} ({amount_text(error.ci_low)} to {amount_text(error.ci_high)})"
 
 
 def threshold(subject: Subject) -> str:
@@ -255,14 +283,14 @@ def threshold(subject: Subject) -> str:
     if np.isnan(test.p_value):
         why = "; ".join(f"{label_text(own.group)}: {own.reason}" for own in test.marginals if own.reason)
         return f"at the threshold {subject.threshold:g} nothing can be judged: {why or test.reason}"
-    gap = f"largest gap {abs(test.max_gap):.3f}, p = {p_text(test.p_value)}"
+    gap = f"largest gap {amount_text(abs(test.max_gap))}, p = {p_text(test.p_value)}"
     return f"at the threshold {subject.threshold:g}: {test.verdict}, {test.reason} ({gap})"
 
 
 def other_labels(subject: Subject) -> str:
     """What the marginal test says with outcomes of both sides of the threshold."""
-    found = None if subject.marginal is None else subject.marginal.other_labels
-    return "" if found is None or not found.sentence else f"at the threshold {subject.threshold:g}, {found.sentence}"
+    told = [] if subject.marginal is None else subject.marginal.label_sentences
+    return f"at the threshold {subject.threshold:g}, {'; '.join(told)}" if told else ""
 
 
 def thresholds(subject: Subject) -> str:
@@ -270,7 +298,9 @@ def thresholds(subject: Subject) -> str:
     solution = subject.thresholds
     if solution is None or subject.marginal is None or subject.marginal.verdict != DISPARITY:
         return ""
-    by_group = ", ".join(f"{number_text(own.threshold)} for {label_text(own.group)}" for own in solution.groups[:6])
+    by_group = ", ".join(f"{number_text(own.threshold)} for {label_text(own.group)}" for own in solution.groups[:NAMED])
+    more = len(solution.groups) - NAMED
+    by_group += f" and others for {more} more," if more > 0 else ""
     state = "would have the same expected outcome at their thresholds"
     if not solution.solved:
         state = "would come closest to equal outcomes"
@@ -311,60 +341,3 @@ def repair(subject: Subject) -> str:
 def placebo(subject: Subject) -> str:
     """How often the deciding tests gave a false alarm on groups dealt out anew."""
     return "" if subject.placebo is None else subject.placebo.sentence
-
-
-def limits(audit: Audit) -> list[str]:
-    """What the audit does not say."""
-    texts = []
-    if audit.verdict == INCONCLUSIVE:
-        texts.append("that no disparity is shown is not evidence that there is none: see what could have been seen")
-    for subject in audit.subjects:
-        name = f"{subject.name}: " if len(audit.subjects) > 1 else ""
-        texts += [name + text for text in _subject_limits(subject)]
-    if len(audit.subjects) > 1:
-        texts.append(
-            f"{len(audit.subjects)} scores and attributes share the level {audit.alpha:g}: each is tested at "
-            f"{audit.subjects[0].alpha:.3g}"
-        )
-    texts.append(
-        "outcomes are taken as recorded: if they are measured differently for different groups, equal outcomes would not show it. "
-        "Parity of outcomes given the score says nothing about who gets which score, or how the score is used"
-    )
-    return texts
-
-
-def _subject_limits(subject: Subject) -> list[str]:
-    names = {
-        "calibration": "calibration error",
-        "thresholds": "other thresholds",
-        "impact": "impact on decisions",
-        "decisions": "rates of decisions",
-        "repair": "repair",
-        "accuracy": "squared error before the repair",
-        "placebo": "false alarms on this data",
-    }
-    texts = [f"{names[step]} is not given: {reason}" for step, reason in subject.unavailable.items()]
-    if subject.placebo is not None:
-        texts += subject.placebo.failures
-    tally, test = subject.selection.tally, subject.parity
-    texts += [f"{label_text(group.group)}: {group.words}" for group in subject.selection.unjudged[:MOST_NAMED]]
-    spans = [pair.interval for pair in test.pairs if pair.judged]
-    if spans:
-        low, high = min(span[0] for span in spans), max(span[1] for span in spans)
-        texts.append(
-            f"only scores from {number_text(low)} to {number_text(high)} were compared, where both groups have enough people"
-        )
-    if getattr(tally, "released", None):
-        texts.append("this is a released tally, thinned so that no few people can be told apart: curves are coarser than the data")
-    if tally.independent:
-        texts.append("rows were declared independent; if people occur in several rows, false alarms are likely")
-    unlabelled = sum(tally.n_unlabelled.values())
-    if unlabelled:
-        texts.append(f"{unlabelled:,} rows have no known outcome; the audit is about those that have one")
-    unjudged = [pair for pair in test.pairs if not pair.judged]
-    if unjudged and len(unjudged) < len(test.pairs):
-        texts.append(f"{len(unjudged)} of {len(test.pairs)} pairs of groups could not be judged: too few people in common scores")
-    few = [label_text(group) for group, users in tally.n_users.items() if users < 30]
-    if few:
-        texts.append(f"fewer than 30 users: {', '.join(few[:10])}{' ...' if len(few) > 10 else ''}")
-    return texts

@@ -1,14 +1,37 @@
-"""Paragraphs of a terminal's width."""
+"""Paragraphs of a terminal's width, and its colours."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 import textwrap
 
 from evenscore.tables import printable
 
-WIDTH = 96
+WIDTH = 80  # where there is no terminal
+NARROWEST, WIDEST = 40, 120  # longer lines are hard to read
+TABBED = " " * 4
+INK = {"disparity": "31;1", "inconclusive": "33;1", "parity": "36;1"}
 
 
-def wrap(text: str, indent: str = "  ") -> str:
-    """A paragraph of the terminal's width."""
-    return textwrap.fill(printable(text, 600), WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")
+def terminal_width() -> int:
+    """Of the terminal that is printed to; 80 columns when it is a file, a pipe or a notebook."""
+    if not (sys.stdout is not None and sys.stdout.isatty()):
+        return WIDTH
+    return min(max(shutil.get_terminal_size((WIDTH, 24)).columns, NARROWEST), WIDEST)
+
+
+def wrap(text: str, width: int = WIDTH, indent: str = "  ", hanging: str | None = None) -> list[str]:
+    """The lines of a paragraph; those that go on stand further in."""
+    further = f"{indent}  " if hanging is None else hanging
+    return textwrap.wrap(printable(text, 600), width, initial_indent=indent, subsequent_indent=further) or [""]
+
+
+def paragraphs(texts: list[str], width: int = WIDTH) -> str:
+    """Paragraphs one below the other."""
+    return "\n".join(line for text in texts for line in wrap(text, width))
+
+
+def ink(verdict: str, colour: bool) -> str:
+    """A verdict, in its colour where there is one."""
+    return f"\x1b[{INK[verdict]}m{verdict.upper()}\x1b[0m" if colour else verdict.upper()

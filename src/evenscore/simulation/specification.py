@@ -48,6 +48,13 @@ class Simulation(Specification):
     """What ``es.simulate`` specifies; tuples are in the order of the groups.
 
     Data are drawn by ``.data(seed)``; what they would show without end is ``.truth``.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> simulation = es.simulate(100, curve={"a": (0, 1), "b": (-0.5, 1)})
+    >>> sorted(simulation.data(seed=1))
+    ['group', 'outcome', 'score', 'user']
     """
 
     name: str

@@ -57,7 +57,15 @@ class MethodRuns:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Study(Table):
-    """The result of ``es.study``; ``methods`` holds every run, ``rows()`` the summary."""
+    """The result of ``es.study``; ``methods`` holds every run, ``rows()`` the summary.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> study = es.study(es.simulate(100), ["cumulative"], runs=5)
+    >>> len(study.rows())
+    1
+    """
 
     simulation: Simulated
     methods: tuple[MethodRuns, ...]

@@ -25,7 +25,9 @@ from evenscore.data.splits import Split
 from evenscore.errors import EvenscoreError, FileError
 from evenscore.saving import MOST_BYTES, pack_label, read_whole, unpack_label, write_whole
 from evenscore.tallies.blocks import BLOCKS, REQUIRED, Block
-from evenscore.tallies.lattice import MAX_CELLS, Lattice
+from evenscore.tallies.item_sums import MOST_LINES, ItemLines, is_ordered
+from evenscore.tallies.lattice import MAX_CELLS
+from evenscore.tallies.lattice_settings import lattice_from_settings, lattice_settings
 from evenscore.tallies.moments import Sums
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.reshaping import drop_blocks
@@ -77,7 +79,14 @@ class _BlockEntry(msgspec.Struct, frozen=True):
 # The header holds what the dataclasses say, typed as there, and refuses what they do not know.
 COUNTS = ("n_users", "n_rows", "n_unlabelled")
 PLAIN = ("n_spanning", "centre", "binary", "columns", "dropped", "frame_kind")
-LATER: dict[str, Any] = {"split": None, "released": None, "left_out": {}, "rounded": False}  # not written while they say nothing
+LATER: dict[str, Any] = {  # not written while they say nothing
+    "split": None,
+    "released": None,
+    "left_out": {},
+    "rounded": False,
+    "item": None,
+    "item_counts": (),
+}
 _TYPES = get_type_hints(Tally)
 _Group: Any = msgspec.defstruct("_Group", [("label", Any), *((name, int) for name in COUNTS)], forbid_unknown_fields=True)
 _Header: Any = msgspec.defstruct(
@@ -107,7 +116,7 @@ def save_tally(tally: Tally, path: Path) -> None:
         packed = [_compress(array, level=0) for array in arrays.values()]
     header = _Header(
         made_with=__version__,
-        lattice=tally.lattice.unread.to_dict(),
+        lattice=lattice_settings(tally.lattice.unread),
         groups=[_Group(pack_label(label), *(getattr(group, name) for name in COUNTS)) for label, group in tally.by_group],
         blocks=[_BlockEntry.of(BLOCKS[name], tally.cross_blocks.get(name, ())) for name in tally.block_names],
         arrays=[
@@ -133,6 +142,8 @@ def _named_arrays(tally: Tally) -> dict[str, Array]:
     for name, cross in tally.cross_blocks.items():
         for (a, b), sums in sorted(cross.items()):
             arrays |= _block_arrays(name, f"{a} {b}", sums)
+    if tally.items is not None:
+        arrays |= {f"item_lines {name}": getattr(tally.items, name) for name in ("item", "group", "cell", "values")}
     return arrays if tally.sketch is None else arrays | {"sketch": tally.sketch}
 
 
@@ -262,7 +273,7 @@ class _Arrays:
 def _rebuild(header: Any, arrays: _Arrays) -> Tally:
     n_cells = arrays.length("edges", 4 * MAX_CELLS) + 1
     edges = arrays.take("edges", FLOAT, (n_cells - 1,))
-    lattice = Lattice.from_parts(edges, header.lattice)
+    lattice = lattice_from_settings(edges, header.lattice)
     if not np.array_equal(lattice.edges, edges) or not -math.inf < lattice.low <= lattice.high < math.inf:
         raise ValueError("the lattice's limits and edges do not fit")
     labels = tuple(unpack_label(group.label) for group in header.groups)
@@ -277,7 +288,12 @@ def _rebuild(header: Any, arrays: _Arrays) -> Tally:
         sketch = arrays.take("sketch", "<i8", (arrays.length("sketch", SKETCH),))
         if (sketch < 0).any() or (np.diff(sketch) <= 0).any():
             raise ValueError("the sketch of users is out of order")
+    items = _rebuild_lines(arrays, len(labels), n_cells) if "item_lines item" in arrays.entries else None
     known, unknown = _sorted_blocks(header.blocks)
+    if header.item is not None and not ("both_pairs" in known and (items is not None or "item_pairs" in known)):
+        raise ValueError("the sums of items are missing")
+    if len(header.item_counts) != (0 if header.item is None else len(labels)) or min(header.item_counts, default=0) < 0:
+        raise ValueError("the numbers of items are wrong")
     plain = {name: getattr(header, name) for name in (*PLAIN, *LATER)}
     tally = Tally(
         lattice=lattice,
@@ -285,10 +301,24 @@ def _rebuild(header: Any, arrays: _Arrays) -> Tally:
         group_tallies=tuple(_rebuild_group(group, arrays, str(g), n_cells, known) for g, group in enumerate(header.groups)),
         cross_blocks={name: _rebuild_cross(entry, arrays, n_cells, len(labels)) for name, entry in known.items() if entry.cross},
         sketch=sketch,
+        items=None if header.item is None else items,
         **plain | {"split": None if header.split is None else str(Split.parse(header.split))},
     )
     arrays.require_all_taken(unknown)
     return drop_blocks(tally, unknown, "this evenscore does not know it, a newer one does")
+
+
+def _rebuild_lines(arrays: _Arrays, n_groups: int, n_cells: int) -> ItemLines:
+    n_lines = arrays.length("item_lines item", MOST_LINES)
+    kinds = {"item": "<i8", "group": "<i2", "cell": "<i2"}
+    places = {name: arrays.take(f"item_lines {name}", kind, (n_lines,)) for name, kind in kinds.items()}
+    lines = ItemLines(**places, values=arrays.take("item_lines values", FLOAT, (2, 2, n_lines)))
+    for name, limit in (("group", n_groups), ("cell", n_cells)):
+        if n_lines and not 0 <= places[name].min() <= places[name].max() < limit:
+            raise ValueError(f"sums by item of an unknown {name}")
+    if (lines.values[:, 0] < 0).any() or not is_ordered(lines):
+        raise ValueError("sums by item are negative or out of order")
+    return lines
 
 
 def _sorted_blocks(entries: list[_BlockEntry]) -> tuple[dict[str, _BlockEntry], list[str]]:

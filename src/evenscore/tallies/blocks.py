@@ -69,8 +69,12 @@ BLOCKS = {
         Block("higher", "vectors", HIGHER),
         Block("all_rows", "vectors", ALL_ROWS),
         Block("all_pairs", "pairs", ALL_PAIRS),
+        Block("both_pairs", "pairs", USER_PAIRS),
+        Block("item_pairs", "pairs", USER_PAIRS),
     )
 }
 REQUIRED = tuple(name for name, block in BLOCKS.items() if block.required)
 EVERYONE = ("all_rows", "all_pairs")  # of rows with an outcome or not; kept only where some have none
-COUNTED = tuple(name for name in BLOCKS if name not in EVERYONE)  # what a scan of rows always makes
+# Of rows that share user and item, and item; kept only where there are items, the latter where lines by item are too many to keep.
+ITEMS = ("both_pairs", "item_pairs")
+COUNTED = tuple(name for name in BLOCKS if name not in (*EVERYONE, *ITEMS))  # what a scan of rows always makes

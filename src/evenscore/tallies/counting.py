@@ -1,12 +1,11 @@
 """Rows of whole users become a tally: the hot loop.
 
-Per group: user, cell, outcome and row number are packed into one integer each and sorted, which brings a user's rows together and
+Group, user, cell, outcome and row number are packed into one integer each and sorted, which brings a user's rows together and
 keeps the way back to the row's score. All sums follow in cache-sized chunks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,16 +15,19 @@ from evenscore.data.coding import FOLDS, Users, folds
 from evenscore.data.observations import Observations, one_row_each
 from evenscore.tallies.blocks import CUBES, FOLDED, FOURTHS, HIGHER
 from evenscore.tallies.everyone import attach_everyone, has_unlabelled
+from evenscore.tallies.item_counting import count_items
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.pairing import Segments, lengths_from, pair_sums
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.reshaping import drop_overflow
-from evenscore.tallies.spanning import cross_pairs, spanning_users
+from evenscore.tallies.spanning import Held, cross_pairs
 from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally, group_tally
+from evenscore.tallies.two_way import attach_items
 from evenscore.types import Array, Floats, Ints, Mask, Progress
 
 CHUNK = 1 << 16
 KEY_BITS = 63
+PASS_BITS = 2  # keys longer by so much are made in 2, 4 passes over the rows; codes of users are made denser beyond
 
 
 def count(observations: Observations, lattice: Lattice, progress: Progress | None = None, *, centre: float | None = None) -> Tally:
@@ -33,31 +35,36 @@ def count(observations: Observations, lattice: Lattice, progress: Progress | Non
     observations = one_row_each(observations)
     if centre is None:
         centre = 0.0 if observations.binary else _mean_outcome(observations)
-    users = observations.users
-    if _key_bits(users.span, observations.n_rows, lattice.n_cells) > KEY_BITS:
+    users, n_groups = observations.users, len(observations.groups)
+    if _Layout.fitting(users, observations, lattice).bits > KEY_BITS + PASS_BITS:
         users = users.compact()
-    group_tallies: list[GroupTally] = []
-    codes_of_groups: list[Ints] = []
-    sketch = np.zeros(0, dtype=np.int64)
+    layout = _Layout.fitting(users, observations, lattice)
+    n_parts = 1 << max(0, layout.bits - KEY_BITS)
+    counted = [_Group(observations, users, layout, lattice.n_cells, centre) for _ in observations.groups]
+    held: list[Held] = [{} for _ in observations.groups]
+    keeps = n_groups > 1 and not users.independent  # users may be in several groups
     done = 0
-    rows_of = _row_finder(observations)
-    for group in range(len(observations.groups)):
-        counted, codes, smallest = _Group(observations, lattice, users, centre).count(rows_of, group)
-        group_tallies.append(counted)
-        codes_of_groups.append(codes)
-        sketch = np.union1d(sketch, smallest)[:SKETCH]
-        done += int(np.count_nonzero(observations.group == group))
-        if progress is not None:
-            progress(done, observations.n_rows)
-    several = len(group_tallies) > 1 and not users.independent
-    spanning = spanning_users(codes_of_groups, users.span) if several else np.zeros(0, dtype=np.int64)
-    cross = cross_pairs(observations, lattice, users, spanning, centre) if len(spanning) else {}
+    for part in range(n_parts):
+        keys = _sorted_keys(observations, lattice, users, layout, n_parts, part)
+        starts = layout.group_starts(keys, n_groups)
+        for group in reversed(range(n_groups)):
+            found = counted[group].add(keys[starts[group] :], n_parts, part)
+            done += len(keys) - starts[group]
+            keys.resize(starts[group], refcheck=False)  # as large as all else together, and no longer needed
+            if found is not None:
+                counted[group].add_pairs(found[1])
+                if keeps:
+                    held[group][part] = found
+            if progress is not None:
+                progress(done, observations.n_rows)
+    sketch = np.unique(np.concatenate([group.smallest for group in counted]))[:SKETCH]
+    cross, n_spanning = cross_pairs(held, users.span, lattice.n_cells) if keeps else ({}, 0)
     counted_all = Tally(
         lattice=lattice,
         groups=observations.groups,
-        group_tallies=tuple(group_tallies),
+        group_tallies=tuple(group.finish() for group in counted),
         cross_blocks={"pairs": cross},
-        n_spanning=len(spanning),
+        n_spanning=n_spanning,
         centre=centre,
         binary=observations.binary,
         columns=observations.columns,
@@ -65,6 +72,8 @@ def count(observations: Observations, lattice: Lattice, progress: Progress | Non
         dropped=observations.dropped,
         frame_kind=observations.frame if observations.frame in ("pandas", "polars", "pyarrow") else None,
     )
+    if observations.items is not None:
+        counted_all = attach_items(counted_all, count_items(observations, lattice, centre), observations.item)
     if has_unlabelled(counted_all):
         counted_all = attach_everyone(counted_all, count(_all_labelled(observations), lattice, centre=0.0))
     return drop_overflow(counted_all)
@@ -72,26 +81,13 @@ def count(observations: Observations, lattice: Lattice, progress: Progress | Non
 
 def _all_labelled(observations: Observations) -> Observations:
     """The same rows, each with an outcome of 0: only where they are and what they weigh is asked for."""
-    return replace(observations, outcome=np.zeros(observations.n_rows, dtype=np.uint8), binary=True, labelled=None)
+    flat = np.zeros(observations.n_rows, dtype=np.uint8)
+    return replace(observations, outcome=flat, binary=True, labelled=None, items=None, item=None)
 
 
 def _mean_outcome(observations: Observations) -> float:
     known = observations.outcome if observations.labelled is None else observations.outcome[observations.labelled]
     return float(np.mean(known, dtype=np.float64))
-
-
-def _row_finder(observations: Observations) -> Callable[[int], Ints]:
-    """A function that gives the row numbers of a group, ascending."""
-    n_groups = len(observations.groups)
-    if n_groups > 8:
-        order = np.argsort(observations.group, kind="stable")
-        ends = np.cumsum(np.bincount(observations.group, minlength=n_groups))
-
-    def rows_of(group: int) -> Ints:
-        first = ends[group - 1] if group and n_groups > 8 else 0
-        return order[first : ends[group]] if n_groups > 8 else np.flatnonzero(observations.group == group)
-
-    return rows_of
 
 
 # Packing
@@ -101,23 +97,38 @@ def _bits(n: int) -> int:
     return max(1, int(n - 1).bit_length())
 
 
-def _key_bits(span: int, n_rows: int, n_cells: int) -> int:
-    return _bits(span) + _bits(n_cells) + 1 + _bits(n_rows)
-
-
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where user, cell, outcome and row lie in a key: user | cell | outcome | row."""
+    """How many bits of a key group, user, cell and row have: group | user | cell | outcome | row."""
 
     row: int
     cell: int
+    user: int
+    group: int
 
-    def pack(self, user: Ints, cell: Ints, positive: Ints, row: Ints) -> Ints:
+    @classmethod
+    def fitting(cls, users: Users, observations: Observations, lattice: Lattice) -> _Layout:
+        """As few bits as all rows can do with."""
+        n_groups = len(observations.groups)
+        return cls(_bits(observations.n_rows), _bits(lattice.n_cells), _bits(users.span), _bits(n_groups) if n_groups > 1 else 0)
+
+    @property
+    def bits(self) -> int:
+        return self.group + self.user + self.cell + 1 + self.row
+
+    @property
+    def group_shift(self) -> int:
+        return min(self.bits, KEY_BITS) - self.group
+
+    def pack(self, group: Array, user: Ints, cell: Ints, positive: Ints, row: Ints) -> Ints:
         key = user << (self.row + 1 + self.cell)
         key |= cell << (self.row + 1)
-        key |= positive << self.row
-        key |= row
+        key |= positive << self.row | row
+        key |= group.astype(np.int64) << self.group_shift
         return key
+
+    def group_starts(self, keys: Ints, n_groups: int) -> list[int]:
+        return [0, *np.searchsorted(keys, np.arange(1, n_groups) << self.group_shift).tolist()]
 
     def rows(self, key: Ints) -> Ints:
         return key & ((1 << self.row) - 1)
@@ -131,78 +142,89 @@ class _Layout:
     def user_cells(self, key: Ints) -> Ints:
         return key >> (self.row + 1)
 
-    def users(self, key: Ints) -> Ints:
+    def owners(self, key: Ints) -> Ints:
         return key >> (self.row + 1 + self.cell)
+
+    def users(self, key: Ints) -> Ints:
+        return self.owners(key & ((1 << self.group_shift) - 1))
+
+
+def _sorted_keys(observations: Observations, lattice: Lattice, users: Users, layout: _Layout, n_parts: int, part: int) -> Ints:
+    """Keys of the rows of users in this part, in order."""
+    keys = np.empty(observations.n_rows, dtype=np.int64)
+    filled = 0
+    for start in range(0, observations.n_rows, CHUNK):
+        number = np.arange(start, min(start + CHUNK, observations.n_rows))
+        rows: slice | Ints = slice(start, start + CHUNK)
+        user = users.codes[rows].astype(np.int64)
+        user -= users.low
+        if n_parts > 1:
+            rows = number = number[user % n_parts == part]
+            user = user[number - start] // n_parts
+        positive = np.zeros(len(user), dtype=np.int64)
+        if observations.binary:
+            positive = observations.outcome[rows].astype(np.int64)
+            if observations.labelled is not None:
+                positive *= observations.labelled[rows]
+        cell = lattice.cell(observations.score[rows])
+        keys[filled : filled + len(user)] = layout.pack(observations.group[rows], user, cell, positive, number)
+        filled += len(user)
+    keys.resize(filled, refcheck=False)
+    keys.sort()
+    return keys
 
 
 class _Group:
-    """One group while it is counted; running sums are (2 weightings, ..., n_cells), own: the pair sums of each row with itself."""
+    """One group while it is counted; running sums are (2 weightings, ..., n_cells), own: the pair sums of each row with itself.
 
-    def __init__(self, observations: Observations, lattice: Lattice, users: Users, centre: float) -> None:
-        self.observations, self.lattice, self.users, self.centre = observations, lattice, users, centre
-        self.n_cells = n_cells = lattice.n_cells
-        self.layout = _Layout(row=_bits(observations.n_rows), cell=_bits(n_cells))
+    With w a row's weight, x its score, y its outcome less the centre: W, Y, X, Y2 are sums of w, w y, w x, w y^2 by user fold, XY
+    of w x y, V_k of w^2 y^k; U is the weight of rows without an outcome, A that of all rows."""
+
+    def __init__(self, observations: Observations, users: Users, layout: _Layout, n_cells: int, centre: float) -> None:
+        self.observations, self.users, self.layout, self.n_cells, self.centre = observations, users, layout, n_cells, centre
         self.n_users = self.n_rows = self.n_unlabelled = 0
+        self.pairs: PairSums | None = None
+        self.smallest = np.zeros(0, dtype=np.int64)
         self.cell_users = np.zeros(n_cells)
         self.folds = {name: np.zeros((2, FOLDS, n_cells)) for name in FOLDED.names}
         self.vectors = {name: np.zeros((2, n_cells)) for name in ("XY", "U", "A", "V0", "V1", "V2")}
         self.higher = {name: np.zeros((2, n_cells)) for name in HIGHER.names}
         self.own = {name: self.vectors[vector] for name, vector in (("ww", "V0"), ("wy", "V1"), ("yy", "V2"))}
+        self.own_paired = np.zeros((2, 4, n_cells))
         if observations.count is not None:  # V takes a repeated row for several; with itself it is one row of so much more weight
             self.own = {name: np.zeros((2, n_cells)) for name in self.own}
 
-    def count(self, rows_of: Callable[[int], Ints], group: int) -> tuple[GroupTally, Ints, Ints]:
-        """The sums of the group, the codes (from 0) of its labelled users, and the smallest of their hashes."""
-        n_parts = 1 << max(0, _key_bits(self.users.span, self.observations.n_rows, self.n_cells) - KEY_BITS)
-        pairs = PairSums.empty(self.n_cells, within=True)
-        every_code, smallest = [np.zeros(0, dtype=np.int64)], np.zeros(0, dtype=np.int64)
-        for part in range(n_parts):
-            keys = self._sorted_keys(rows_of(group), n_parts, part)
-            if self.observations.labelled is not None and len(keys):
-                keys = self._count_unlabelled(keys, self.observations.labelled)
-            if len(keys) == 0:
-                continue
-            starts = _starts(self.layout, keys)
-            codes = self.layout.users(keys[starts]) * n_parts + part
-            hashes = _hashes(self.users, codes)
-            before = self._own_pairs()
-            segments = self._count_labelled(keys, starts, folds(hashes))
-            del keys  # as large as all else together, and no longer needed
-            fresh = pair_sums(segments, self.n_cells, self._own_pairs() - before)
-            pairs = fresh if part == 0 else pairs + fresh
-            every_code.append(codes)
-            smallest = np.union1d(smallest, _smallest(hashes))[:SKETCH]
+    def add(self, keys: Ints, n_parts: int, part: int) -> tuple[Ints, Segments] | None:
+        """Add the rows of the group with these keys; returns its labelled users and their rows."""
+        known = self.observations.labelled
+        keys = keys if known is None or len(keys) == 0 else self._count_unlabelled(keys, known)
+        if len(keys) == 0:
+            return None
+        starts = _starts(self.layout, keys)
+        codes = self.layout.users(keys[starts]) * n_parts + part
+        hashes = _hashes(self.users, codes)
+        self.smallest = np.union1d(self.smallest, _smallest(hashes))[:SKETCH]
+        fold = folds(hashes)
+        del hashes
+        return codes, self._count_labelled(keys, starts, fold)
+
+    def add_pairs(self, segments: Segments) -> None:
+        """Add the pair sums of rows that were added last."""
+        own = self._own_pairs()
+        fresh = pair_sums(segments, self.n_cells, own - self.own_paired)
+        self.pairs = fresh if self.pairs is None else self.pairs + fresh
+        self.own_paired = own
+
+    def finish(self) -> GroupTally:
+        """The sums of the group."""
         if self.n_unlabelled == 0:
             self.vectors["A"] = self.folds["W"].sum(axis=1)
+        pairs = PairSums.empty(self.n_cells, within=True) if self.pairs is None else self.pairs
         counts = (self.n_users, self.n_rows, self.n_unlabelled)
-        counted = group_tally(counts, self.cell_users, self.folds, self.vectors, pairs, self.higher)
-        return counted, np.concatenate(every_code), smallest
+        return group_tally(counts, self.cell_users, self.folds, self.vectors, pairs, self.higher)
 
     def _own_pairs(self) -> Floats:
         return np.stack([self.own[name] for name in ("ww", "wy", "wy", "yy")], axis=1)
-
-    def _sorted_keys(self, rows: Ints, n_parts: int, part: int) -> Ints:
-        """Keys of the rows of users in this part, in order."""
-        observations, users = self.observations, self.users
-        keys = np.empty(len(rows), dtype=np.int64)
-        filled = 0
-        for start in range(0, len(rows), CHUNK):
-            chunk = rows[start : start + CHUNK]
-            user = users.codes[chunk].astype(np.int64) - users.low
-            if n_parts > 1:
-                mine = user % n_parts == part
-                chunk, user = chunk[mine], user[mine] // n_parts
-            cell = self.lattice.cell(observations.score[chunk])
-            positive = np.zeros(len(chunk), dtype=np.int64)
-            if observations.binary:
-                positive = observations.outcome[chunk].astype(np.int64)
-                if observations.labelled is not None:
-                    positive *= observations.labelled[chunk]
-            keys[filled : filled + len(chunk)] = self.layout.pack(user, cell, positive, chunk)
-            filled += len(chunk)
-        keys = keys[:filled]
-        keys.sort()
-        return keys
 
     def _count_unlabelled(self, keys: Ints, known: Mask) -> Ints:
         """Add U and A; returns the keys of the labelled rows."""
@@ -229,7 +251,8 @@ class _Group:
             n = np.add.reduceat(observations.count[layout.rows(keys)].astype(np.float64), starts)
         cell = np.empty(len(keys), dtype=np.uint16)
         positive = np.empty(len(keys), dtype=bool) if plain else None
-        weight, outcome = (np.empty(0 if plain else len(keys)) for _ in range(2))
+        outcome = None if plain else np.empty(len(keys))
+        weight = None if observations.weight is None and observations.count is None else np.empty(len(keys))
         first_user = 0
         while first_user < len(starts):
             begin = int(starts[first_user])
@@ -243,8 +266,10 @@ class _Group:
             if positive is not None:
                 positive[begin:end] = layout.positive(key)
                 self._add_plain(cells, positive[begin:end], np.take(observations.score, layout.rows(key)), inverse, in_fold)
-            else:
-                weight[begin:end], outcome[begin:end] = self._add_weighted(layout.rows(key), cells, inverse, in_fold)
+            elif outcome is not None:
+                w, outcome[begin:end] = self._add_weighted(layout.rows(key), cells, inverse, in_fold)
+                if weight is not None:
+                    weight[begin:end] = w
             user_cell = layout.user_cells(key)
             new = np.concatenate([[True], user_cell[1:] != user_cell[:-1]])
             self.cell_users += np.bincount(cells[new], minlength=self.n_cells)
@@ -267,6 +292,7 @@ class _Group:
             counted = np.bincount(code, values, minlength=2 * n_cells)
             return np.asarray(counted.reshape(2, n_cells), dtype=np.float64)
 
+        # A row weighs 1/n per user and 1 per row. As y is 0 or 1, y^k is y: every sum counts rows with outcome 1 or 0.
         for weighting, factor in _factors(inverse):
             if factor is None:
                 counted, summed = by_fold(None), by_fold(score)
@@ -286,31 +312,55 @@ class _Group:
                 for name in names[1:]:  # y^k is y
                     self.higher[name][weighting] += powers[1]
 
-    def _add_weighted(self, row: Ints, cell: Ints, inverse: Floats, fold: Ints) -> tuple[Floats, Floats]:
-        """Any outcomes, weights and counts; returns weight and weighted outcome of the rows, repeats included."""
+    def _add_weighted(self, row: Ints, cell: Ints, inverse: Floats, fold: Ints) -> tuple[Floats | None, Floats]:
+        """Any outcomes, weights and counts; returns weight (None where all are one) and weighted outcome, repeats included."""
         observations, n_cells = self.observations, self.n_cells
         score = np.take(observations.score, row)
-        deviation = np.take(observations.outcome, row).astype(np.float64) - self.centre
-        repeat = 1.0 if observations.count is None else np.take(observations.count, row).astype(np.float64)
-        survey = np.ones(len(row)) if observations.weight is None else np.take(observations.weight, row)
-        weight = survey * repeat
+        deviation = np.take(observations.outcome, row).astype(np.float64)
+        deviation -= self.centre
+        survey = None if observations.weight is None else np.take(observations.weight, row)
+        weight = survey
+        if observations.count is not None:
+            repeat = np.take(observations.count, row).astype(np.float64)
+            weight = repeat if survey is None else survey * repeat
         fold_cell = fold * n_cells + cell
-        for weighting, per_user in _factors(inverse):
-            factor = 1.0 if per_user is None else per_user
-            w = weight * factor
+        for weighting, factor in _factors(inverse):
+            if factor is None and weight is None:
+                self._add_unit(weighting, cell, fold_cell, score, deviation)
+                continue
+            w, single = _product(weight, factor), _product(survey, factor)  # single: of one of the repeats
             wy = w * deviation
             for name, values in (("W", w), ("Y", wy), ("X", w * score), ("Y2", wy * deviation)):
                 counted = np.bincount(fold_cell, values, minlength=FOLDS * n_cells)
                 self.folds[name][weighting] += counted.reshape(FOLDS, n_cells)
-            w2 = w * survey * factor
-            for name, values in (("XY", wy * score), ("V0", w2), ("V1", w2 * deviation), ("V2", w2 * deviation * deviation)):
+            # A count repeats the row: `repeat` rows of weight u = single have sum of squares repeat u^2 = w u, not w^2.
+            w2 = w * single
+            w2y = w2 * deviation
+            for name, values in (("XY", wy * score), ("V0", w2), ("V1", w2y), ("V2", w2y * deviation)):
                 self.vectors[name][weighting] += np.bincount(cell, values, minlength=n_cells)
             with np.errstate(over="ignore", invalid="ignore"):  # see ``drop_overflow``
-                self._add_higher(weighting, cell, w2, survey * factor, deviation)
+                self._add_higher(weighting, cell, w2, single, deviation)
             if observations.count is not None:
                 for name, values in (("ww", w * w), ("wy", w * wy), ("yy", wy * wy)):
                     self.own[name][weighting] += np.bincount(cell, values, minlength=n_cells)
-        return weight, weight * deviation
+        return weight, deviation if weight is None else weight * deviation
+
+    def _add_unit(self, weighting: int | slice, cell: Ints, fold_cell: Ints, score: Array, deviation: Floats) -> None:
+        """Rows of weight one each, whose sums of w^2 y^k, w^3 y^k and w^4 y^k are those of w y^k."""
+        n_cells = self.n_cells
+        square = deviation * deviation
+        totals = {}
+        for name, values in (("W", None), ("Y", deviation), ("X", score), ("Y2", square)):
+            counted = np.bincount(fold_cell, values, minlength=FOLDS * n_cells).reshape(FOLDS, n_cells)
+            self.folds[name][weighting] += counted
+            totals[name] = counted.sum(axis=0)
+        self.vectors["XY"][weighting] += np.bincount(cell, deviation * score, minlength=n_cells)
+        with np.errstate(over="ignore", invalid="ignore"):  # see ``drop_overflow``
+            cubes, fourths = (np.bincount(cell, square * other, minlength=n_cells) for other in (deviation, square))
+            powers = (totals["W"], totals["Y"], totals["Y2"], cubes, fourths)
+            for block, names in ((self.vectors, ("V0", "V1", "V2")), (self.higher, CUBES), (self.higher, FOURTHS)):
+                for name, power in zip(names, powers, strict=False):
+                    block[name][weighting] += power
 
     def _add_higher(self, weighting: int | slice, cell: Ints, w2: Floats, w: Floats, deviation: Floats) -> None:
         """Add w^3 y^k and w^4 y^k; w2 has the repeats of a row in it, w not; without survey weights w is 1 per row."""
@@ -333,6 +383,13 @@ def _factors(inverse: Floats) -> tuple[tuple[int | slice, Floats | None], ...]:
     return ((slice(None), None),) if (inverse == 1).all() else ((0, inverse), (1, None))
 
 
+def _product(weight: Floats | None, factor: Floats | None) -> Floats:
+    """Both multiplied, where None is 1."""
+    if weight is None:
+        return np.ones(1) if factor is None else factor
+    return weight if factor is None else weight * factor
+
+
 def _hashes(users: Users, codes: Ints) -> Ints:
     hashes = np.empty(len(codes), dtype=np.int64)
     for start in range(0, len(codes), CHUNK):
@@ -348,6 +405,6 @@ def _starts(layout: _Layout, keys: Ints) -> Ints:
     """Where each user's rows begin."""
     starts = [np.zeros(1, dtype=np.int64)]
     for start in range(0, len(keys), CHUNK):
-        users = layout.users(keys[max(start - 1, 0) : start + CHUNK])
+        users = layout.owners(keys[max(start - 1, 0) : start + CHUNK])
         starts.append(np.flatnonzero(users[1:] != users[:-1]) + max(start - 1, 0) + 1)
     return np.concatenate(starts)

@@ -68,8 +68,9 @@ def with_cuts(edges: Floats, cuts: Iterable[float]) -> Floats:
 
 def few_distinct(scores: NDArray[np.floating], limit: int) -> Floats | None:
     """The distinct scores if there are at most ``limit`` of them; stops looking as soon as there are more."""
-    known = np.unique(scores[:CHUNK])
-    for start in range(CHUNK, len(scores), CHUNK):
+    first = 8 * limit  # which most often tell already
+    known = np.unique(scores[:first])
+    for start in range(first, len(scores), CHUNK):
         if len(known) > limit:
             return None
         chunk = scores[start : start + CHUNK]

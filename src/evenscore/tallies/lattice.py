@@ -56,7 +56,7 @@ class Lattice:
     # auto: the scale is what a tally on the lattice chose, from the weight (n_cells,) of people in the cells and for this reason;
     # "auto" itself, weight None and no reason as long as nobody is in them.
 
-    __slots__ = ORDER
+    __slots__ = (*ORDER, "_axis")
 
     edges: Floats
     values: Floats | None
@@ -68,6 +68,7 @@ class Lattice:
     auto: bool
     weight: Floats | None
     reason: str
+    _axis: tuple[Floats, float]
 
     def __init__(self, low: float, high: float, *, cells: int = MAX_CELLS, cuts: Iterable[float] = (), scale: str = "auto") -> None:
         require_count("cells", cells, high=MAX_CELLS)
@@ -90,7 +91,7 @@ class Lattice:
             edges = backward(axis, scale)
             edges[0], edges[-1] = low, high
             edges = edges if open_ended else edges[1:-1]
-        self._set(with_cuts(edges, cuts), None, scale, float(low), float(high), open_ended, cells, *_choice(scale))
+        self._set(with_cuts(edges, cuts), None, scale, float(low), float(high), open_ended, cells, *unchosen(scale))
 
     def _set(self, *parts: Any) -> None:
         parts[0].setflags(write=False)
@@ -141,7 +142,7 @@ class Lattice:
             raise OptionError(f"scale='logit' needs scores between 0 and 1; they run from {points[0]:g} to {points[-1]:g}")
         points.setflags(write=False)
         limits = float(points[0]), float(points[-1])
-        return cls._make(points[1:].copy(), points, scale, *limits, False, max_cells, *_choice(scale))
+        return cls._make(points[1:].copy(), points, scale, *limits, False, max_cells, *unchosen(scale))
 
     @classmethod
     def from_scores(cls, scores: ArrayLike, *, cells: int = MAX_CELLS, cuts: Iterable[float] = (), scale: str = "auto") -> Lattice:
@@ -187,7 +188,7 @@ class Lattice:
         """Cells with equal numbers of rows."""
         edges = np.unique(scores.at_or_above(np.linspace(0, 1, cells + 1)))
         limits = float(edges[0]), float(edges[-1])
-        return cls._make(with_cuts(edges[1:-1], cuts), None, scale, *limits, False, cells, *_choice(scale))
+        return cls._make(with_cuts(edges[1:-1], cuts), None, scale, *limits, False, cells, *unchosen(scale))
 
     @property
     def notes(self) -> list[str]:
@@ -247,6 +248,19 @@ class Lattice:
     @property
     def axis_edges(self) -> Floats:
         """Limits of the cells on the axis, (n_cells + 1,)."""
+        return self._on_axis[0]
+
+    @property
+    def _on_axis(self) -> tuple[Floats, float]:
+        """Limits of the cells and their typical width, found once."""
+        if not hasattr(self, "_axis"):
+            edges = self._axis_edges()
+            edges.setflags(write=False)
+            widths = np.zeros(self.n_cells) if self.discrete else np.diff(edges)
+            object.__setattr__(self, "_axis", (edges, typical_width(widths, self.weight)))
+        return self._axis
+
+    def _axis_edges(self) -> Floats:
         if self.values is not None:
             points = self._value_positions()
             middle = (points[1:] + points[:-1]) / 2
@@ -275,7 +289,7 @@ class Lattice:
     @property
     def cell_width(self) -> float:
         """The typical width of a cell on the axis, of one with people where that is known."""
-        return typical_width(self.cell_widths, self.weight)
+        return self._on_axis[1]
 
     def _value_positions(self) -> Floats:
         assert self.values is not None
@@ -362,43 +376,7 @@ class Lattice:
             scale = ", scale='auto'" + (f" ({self.scale})" if self.reason else "")
         return f"<Lattice of {kind} from {self.low:.6g} to {self.high:.6g}{scale}>"
 
-    def to_dict(self) -> dict[str, object]:
-        """Everything needed to make it again, together with the edges."""
-        settings: dict[str, object] = {
-            "low": self.low,
-            "high": self.high,
-            "scale": self.scale,
-            "open_ended": self.open_ended,
-            "max_cells": self.max_cells,
-            "discrete": self.discrete,
-        }
-        if self.auto and self.scale != "auto":
-            settings |= {"auto": True, "reason": self.reason}
-            if self.scale == "rank" and self.weight is not None:
-                settings["weight"] = self.weight.tolist()
-        return settings
 
-    @classmethod
-    def from_parts(cls, edges: Floats, settings: dict[str, object]) -> Lattice:
-        """The inverse of ``to_dict`` together with the edges; raises ValueError when they cannot be right."""
-        low, high = float(settings["low"]), float(settings["high"])  # type: ignore[arg-type]
-        scale, max_cells = str(settings["scale"]), int(settings["max_cells"])  # type: ignore[call-overload]
-        require_option("scale", scale, SCALES)
-        if len(edges) > 4 * MAX_CELLS or not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
-            raise OptionError("the lattice's edges are not ascending")
-        if settings["discrete"]:
-            lattice = cls.from_values(np.concatenate([[low], edges]), scale=scale, max_cells=max(max_cells, len(edges) + 1))
-        else:
-            lattice = cls._make(edges.copy(), None, scale, low, high, bool(settings["open_ended"]), max_cells, *_choice(scale))
-        if not settings.get("auto"):
-            return lattice
-        weight = None if settings.get("weight") is None else np.asarray(settings["weight"], dtype=np.float64)
-        if weight is not None and not (weight.shape == (lattice.n_cells,) and weight.min() >= 0 < weight.sum() < np.inf):
-            raise OptionError("the lattice's weights do not fit its cells")
-        object.__setattr__(lattice, "auto", True)
-        return lattice.on_scale(scale, weight, str(settings.get("reason", "")))
-
-
-def _choice(scale: str) -> tuple[bool, None, str]:
+def unchosen(scale: str) -> tuple[bool, None, str]:
     """Whether a scale will be chosen; nobody is in the cells yet, and there is no reason."""
     return scale == "auto", None, ""

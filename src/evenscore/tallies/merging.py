@@ -14,6 +14,7 @@ from evenscore.data.observations import Columns
 from evenscore.errors import MergeError, listing
 from evenscore.tallies.blocks import EVERYONE
 from evenscore.tallies.everyone import complete
+from evenscore.tallies.item_sums import MOST_LINES, ItemLines
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.reshaping import drop_blocks, recentre, remap
@@ -35,6 +36,7 @@ def add(a: Tally, b: Tally) -> Tally:
     group_tallies: dict[int, GroupTally] = {}
     cross: dict[str, dict[tuple[int, int], PairSums]] = {}
     a, b = (recentre(shard, centre) for shard in _same_blocks(a, b))
+    items = _add_lines(a, b, groups)
     for tally in (a, b):
         positions = [groups.index(label) for label in tally.groups]
         for g, counted in zip(positions, tally.group_tallies, strict=True):
@@ -58,6 +60,9 @@ def add(a: Tally, b: Tally) -> Tally:
         frame_kind=a.frame_kind if a.frame_kind == b.frame_kind else None,
         split=a.split if a.split == b.split else None,
         left_out={**a.left_out, **b.left_out},
+        item=a.item,
+        items=items,
+        item_counts=() if items is None else items.counts(len(groups)),
     )
 
 
@@ -65,11 +70,29 @@ def _same_blocks(a: Tally, b: Tally) -> tuple[Tally, Tally]:
     """Both without the blocks that only one of them has."""
     if set(EVERYONE) & {*a.block_names, *b.block_names}:
         a, b = complete(a), complete(b)
+    if (a.item is None) != (b.item is None):
+        raise MergeError("one tally has items, the other has none; tally both with item=, or both without")
+    if a.item is not None and (a.items is None or b.items is None):
+        raise MergeError(
+            f"a tally with more than {MOST_LINES:,} sums by item keeps their products only, which do not add up; tally all files "
+            "in one call, or on a coarser lattice (cells=16)"
+        )
     known = {**a.left_out, **b.left_out}
     for name in sorted(set(a.block_names) ^ set(b.block_names)):
         reason = known.get(name, "only one of the tallies that were added has it")
         a, b = drop_blocks(a, [name], reason), drop_blocks(b, [name], reason)
     return a, b
+
+
+def _add_lines(a: Tally, b: Tally, groups: tuple[Any, ...]) -> ItemLines | None:
+    """The sums by item of both; None without items."""
+    if a.items is None or b.items is None:
+        return None
+
+    def moved(lines: ItemLines, labels: tuple[Any, ...]) -> ItemLines:
+        return lines.renumbered({g: groups.index(label) for g, label in enumerate(labels)})
+
+    return moved(a.items, a.groups) + moved(b.items, b.groups)
 
 
 def _has(tally: Tally, label: Any) -> bool:

@@ -14,13 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.tallies.moments import Factor, Moments, Sums
-from evenscore.types import Floats, Ints, Mask
+from evenscore.types import Floats, Ints
 
 Index = NDArray[np.int32]
 
 W, Y = Factor(), Factor(y=1)
 USER_PAIRS = Moments({"ww": (W, W), "wy": (W, Y), "yw": (Y, W), "yy": (Y, Y)})
 WW, WY, YW, YY = range(4)  # their positions, for the loops that add them up
+SORTED = 64  # a table of all pairs costs less than sorting those that are met unless they are so many times fewer
+ALIASED, PAD = 64, 8  # rows of a multiple of 512 bytes share lines of a cache, so that a column takes three times as long to read
 DENSE_SHARE = 0.5  # an index of 4 bytes beside 64 bytes of sums pays while fewer than about this share of pairs occur
 
 
@@ -81,60 +83,64 @@ class PairSums(Sums):
     def from_squares(cls, squares: Floats, within: bool) -> PairSums:
         """From dense sums, (2 weightings, 4 sums, n_cells, n_cells)."""
         n_cells = squares.shape[-1]
-        every = _every_pair(n_cells, within)
-        values = squares.reshape(2, 4, -1)[:, :, every]
-        occurs = (values != 0).any(axis=(0, 1))
-        if occurs.mean() > DENSE_SHARE:
-            return cls(USER_PAIRS, values, n_cells, within, None)
-        kept = np.ascontiguousarray(values[:, :, occurs])
-        return cls(USER_PAIRS, kept, n_cells, within, every[occurs].astype(np.int32))
+        every = every_pair(n_cells, within)
+        return cls.from_kept(squares.reshape(2, 4, -1)[:, :, every], n_cells, within, every)
+
+    @classmethod
+    def from_kept(cls, values: Floats, n_cells: int, within: bool, pairs: Ints) -> PairSums:
+        """From the sums of some pairs, ascending, or of all (then those of 0 are left out): (2 weightings, 4 sums, n_pairs)."""
+        if len(pairs) == len(every_pair(n_cells, within)):
+            occurs = values[1, WW] != 0
+            if not occurs.all():
+                occurs = (values != 0).any(axis=(0, 1))
+            if occurs.mean() > DENSE_SHARE:
+                return cls(USER_PAIRS, values, n_cells, within, None)
+            values, pairs = np.ascontiguousarray(values[:, :, occurs]), pairs[occurs]
+        return cls(USER_PAIRS, values, n_cells, within, pairs.astype(np.int32))
 
     @classmethod
     def from_terms(cls, n_cells: int, within: bool, index: Ints, terms: Floats, moments: Moments = USER_PAIRS) -> Self:
         """From single contributions: index (n,) with repeats and terms (2, n_sums, n)."""
         if len(index) == 0:
             return cls.empty(n_cells, within, moments)
-        order = np.argsort(index)
-        index = index[order]
-        starts = np.flatnonzero(np.concatenate([[True], index[1:] != index[:-1]]))
-        values = np.add.reduceat(terms[:, :, order], starts, axis=2)
-        return cls(moments, values, n_cells, within, index[starts].astype(np.int32))
+        pairs, position = distinct_pairs(index, n_cells * n_cells)
+        sums = [np.bincount(position, term, minlength=len(pairs)) for weighting in terms for term in weighting]
+        return cls(moments, np.array(sums, dtype=np.float64).reshape(*terms.shape[:2], -1), n_cells, within, pairs.astype(np.int32))
 
     @property
     def pairs(self) -> NDArray[np.integer]:
         """The pairs that are kept, as c * n_cells + d."""
-        return _every_pair(self.n_cells, self.within) if self.index is None else self.index
+        return every_pair(self.n_cells, self.within) if self.index is None else self.index
 
     @property
     def nbytes(self) -> int:
         """Memory held."""
         return self.values.nbytes + (0 if self.index is None else self.index.nbytes)
 
-    def squares(self, weighting: str, cells: Ints | None = None) -> dict[str, Floats]:
-        """Dense matrices of one weighting by name; of some cells only, ascending, when these hold all that occurs."""
-        size, left, right = self.n_cells, self.pairs // self.n_cells, self.pairs % self.n_cells
-        kept: slice | Mask = slice(None)
-        if cells is not None and len(cells) < self.n_cells:
-            size = len(cells)
-            position = np.full(self.n_cells, -1)
-            position[cells] = np.arange(size)
-            left, right = position[left], position[right]
-            kept = (left >= 0) & (right >= 0)
-            left, right = left[kept], right[kept]
-        above, below = left * size + right, right * size + left
-        values = list(self.under(weighting).values())
-        matrices = {}
-        for name, own, turned in zip(self.moments.names, values, self.moments.turned, strict=True):
-            flat = np.zeros(size * size)
-            flat[above] = own[kept]
-            if self.within:
-                flat[below] = values[turned][kept]
-            matrices[name] = flat.reshape(size, size)
-        return matrices
+    def squares(self, weighting: str, places: Ints | None = None) -> dict[str, Floats]:
+        """Dense matrices of one weighting by name, in which cell c is row and column places[c], as others may be, or none (-1)."""
+        c, d = _both_cells(self.n_cells, self.within) if self.index is None else np.divmod(self.index, self.n_cells)
+        size = self.n_cells if places is None else int(places.max(initial=-1)) + 1
+        left, right = (c, d) if places is None else (places[c], places[d])
+        values: list[Floats] = list(self.under(weighting).values())
+        if places is not None and places.min(initial=0) < 0:
+            kept = np.flatnonzero((left >= 0) & (right >= 0))
+            c, d, left, right, values = c[kept], d[kept], left[kept], right[kept], [own[kept] for own in values]
+        stride = size + PAD if self.within and size % ALIASED == 0 else size
+        at = left * stride + right
+        sums = [
+            np.bincount(at, own, size * stride).astype(np.float64, copy=False).reshape(size, stride)[:, :size] for own in values
+        ]
+        if self.within:  # a pair of two cells also stands for the same pair in the other order, one of a cell with itself does not
+            sums = [own + sums[turned].T for own, turned in zip(sums, self.moments.turned, strict=True)]
+            same = np.flatnonzero(c == d)
+            for square, own in zip(sums, values, strict=True):
+                square.flat[:: size + 1] -= np.bincount(left[same], own[same], size)
+        return dict(zip(self.moments.names, sums, strict=True))
 
-    def matrices(self, weighting: str, cells: Ints | None = None) -> PairMatrices:
+    def matrices(self, weighting: str, places: Ints | None = None) -> PairMatrices:
         """The matrices of weights and outcomes."""
-        return PairMatrices(**self.squares(weighting, cells))
+        return PairMatrices(**self.squares(weighting, places))
 
     def __add__(self, other: Self) -> Self:
         if self.index is None and other.index is None:
@@ -147,7 +153,7 @@ class PairSums(Sums):
 
     def packed(self) -> Self:
         """The same, without an index when most pairs occur."""
-        every = _every_pair(self.n_cells, self.within)
+        every = every_pair(self.n_cells, self.within)
         if self.index is None or len(self.index) <= DENSE_SHARE * len(every):
             return self
         dense = np.zeros((*self.values.shape[:2], len(every)))
@@ -176,9 +182,28 @@ class PairSums(Sums):
         return replace(self, values=self.values[:, self.moments.turned][:, :, order], index=index)
 
 
+def distinct_pairs(index: Ints, n_possible: int) -> tuple[Ints, Ints]:
+    """The distinct of these integers below n_possible, ascending, and the place of each one among them."""
+    if len(index) * SORTED < n_possible:
+        return np.unique(index, return_inverse=True)
+    occurs = np.zeros(n_possible, dtype=bool)
+    occurs[index] = True
+    distinct = np.flatnonzero(occurs)
+    place = np.empty(n_possible, dtype=np.int64)
+    place[distinct] = np.arange(len(distinct))
+    return distinct, place[index]
+
+
 @lru_cache(maxsize=4)
-def _every_pair(n_cells: int, within: bool) -> Ints:
-    if not within:
-        return np.arange(n_cells * n_cells)
-    rows, columns = np.triu_indices(n_cells)
-    return rows * n_cells + columns
+def _both_cells(n_cells: int, within: bool) -> tuple[Ints, Ints]:
+    """The first and the second cell of every pair that could occur."""
+    if within:
+        return np.triu_indices(n_cells)
+    return np.divmod(np.arange(n_cells * n_cells), n_cells)
+
+
+@lru_cache(maxsize=4)
+def every_pair(n_cells: int, within: bool) -> Ints:
+    """All pairs that can be kept, ascending, as c * n_cells + d."""
+    c, d = _both_cells(n_cells, within)
+    return c * n_cells + d

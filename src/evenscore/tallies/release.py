@@ -14,6 +14,7 @@ import numpy as np
 from evenscore.errors import DataError, listing, require_count, shortened
 from evenscore.tallies.blocks import BLOCKS, REQUIRED
 from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.lattice_settings import lattice_from_settings, lattice_settings
 from evenscore.tallies.moments import Sums
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.protection import clipped, rounded, score_limits, within_limits
@@ -48,6 +49,11 @@ def _require_releasable(tally: Tally, min_users: int) -> None:
     require_count("min_users", min_users, 2)
     if not tally.groups:
         raise DataError("the tally is empty; there is nothing to release")
+    if tally.item is not None:
+        raise DataError(
+            f"a tally with sums by item ({shortened(tally.item)}) cannot be released: an item that few people met would show what "
+            "they did. Release one without item=, whose variances heed users only, and say so"
+        )
     if tally.columns is not None and tally.columns.weight is not None:
         raise DataError(
             "a tally with survey weights does not show how many users are behind a pair of cells; release one without weight="
@@ -153,11 +159,11 @@ def _thinned(group: GroupTally, least_users: Floats) -> GroupTally:
 
 
 def _coarse_lattice(lattice: Lattice, starts: Ints, limits: tuple[float, float]) -> Lattice:
-    settings = lattice.unread.to_dict() | {"discrete": False}
+    settings = lattice_settings(lattice.unread) | {"discrete": False}
     if lattice.discrete and len(starts) == lattice.n_cells:
         return lattice
     if lattice.ends_at_data:  # which are of one person each
         settings["low"], settings["high"] = limits
     if lattice.open_ended and (len(starts) < 3 or starts[1] != 1 or starts[-1] != lattice.n_cells - 1):
         settings["open_ended"] = False  # an end cell that swallowed its neighbour is a cell like others
-    return Lattice.from_parts(lattice.edges[starts[1:] - 1], settings)
+    return lattice_from_settings(lattice.edges[starts[1:] - 1], settings)

@@ -10,18 +10,18 @@ import numpy as np
 
 from evenscore.tallies.blocks import REQUIRED
 from evenscore.tallies.lattice import Lattice
-from evenscore.tallies.moments import Sums
 from evenscore.tallies.tally_state import Cross, Tally
 from evenscore.types import Ints
 
 MOST = 1e290  # of a sum: many more can be added before they overflow
 
 
-def change_sums(tally: Tally, change: Callable[[Sums], Sums]) -> Tally:
-    """The same with every block changed."""
+def change_sums(tally: Tally, change: Callable[[Any], Any]) -> Tally:
+    """The same with every block changed, and the sums by item."""
     groups = tuple(group.changed(change) for group in tally.group_tallies)
     cross = {name: {pair: change(sums) for pair, sums in named.items()} for name, named in tally.cross_blocks.items()}
-    return replace(tally, group_tallies=groups, cross_blocks=cast(Mapping[str, Cross], cross))
+    items = None if tally.items is None else change(tally.items)
+    return replace(tally, group_tallies=groups, cross_blocks=cast(Mapping[str, Cross], cross), items=items)
 
 
 def recentre(tally: Tally, centre: float) -> Tally:
@@ -40,7 +40,8 @@ def remap(tally: Tally, lattice: Lattice, cells: Sequence[Ints]) -> Tally:
         name: {(a, b): sums.remapped(cells[a], n_cells, cells[b]) for (a, b), sums in named.items()}
         for name, named in tally.cross_blocks.items()
     }
-    return replace(tally, lattice=lattice, group_tallies=groups, cross_blocks=cross)
+    items = None if tally.items is None else tally.items.remapped(cells, n_cells)
+    return replace(tally, lattice=lattice, group_tallies=groups, cross_blocks=cross, items=items)
 
 
 def drop_blocks(tally: Tally, names: Iterable[str], reason: str) -> Tally:
@@ -74,4 +75,12 @@ def keep_groups(tally: Tally, groups: Sequence[Any]) -> Tally:
         for name, named in tally.cross_blocks.items()
     }
     labels, sums = (tuple(values[index] for index in kept) for values in (tally.groups, tally.group_tallies))
-    return replace(tally, groups=labels, group_tallies=cast(Any, sums), cross_blocks=cast(Mapping[str, Cross], cross))
+    items = None if tally.items is None else tally.items.renumbered(place)
+    return replace(
+        tally,
+        groups=labels,
+        group_tallies=cast(Any, sums),
+        cross_blocks=cast(Mapping[str, Cross], cross),
+        item_counts=tuple(tally.item_counts[index] for index in kept) if tally.item_counts else (),
+        items=items,
+    )

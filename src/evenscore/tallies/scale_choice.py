@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenscore.tables import figures
 from evenscore.tallies.lattice import Lattice
 from evenscore.types import Floats
 
@@ -35,7 +36,7 @@ class Crowd:
         return self.share > MOST * NORMAL
 
     def __str__(self) -> str:
-        return f"{100 * self.share:.0f} % have scores from {self.low:.2g} to {self.high:.2g}"
+        return f"{100 * self.share:.0f} % have scores from {figures(self.low, 2)} to {figures(self.high, 2)}"
 
 
 def with_scale(lattice: Lattice, by_group: Floats, mean_scores: Floats) -> Lattice:
@@ -53,7 +54,7 @@ def with_scale(lattice: Lattice, by_group: Floats, mean_scores: Floats) -> Latti
     crowd = find_crowd(on_score, by_group, mean_scores)
     if not crowd.is_dense:
         return lattice.on_scale("score", weight, "because people are spread evenly")
-    return lattice.on_scale("rank", weight, f"because people are spread unevenly: {crowd}")
+    return lattice.on_scale("rank", weight, f"because it spreads people evenly: {crowd}")
 
 
 def find_crowd(lattice: Lattice, by_group: Floats, mean_scores: Floats) -> Crowd:

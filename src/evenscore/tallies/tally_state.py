@@ -14,9 +14,11 @@ import numpy as np
 
 from evenscore.data.observations import Columns
 from evenscore.errors import DataError, OptionError, listing, shortened
+from evenscore.naming import GroupNames
 from evenscore.saving import as_path
 from evenscore.tables import Table
 from evenscore.tallies.blocks import BLOCKS, COUNTED, FOLDED, HIGHER, REQUIRED, VECTORS, Blocks
+from evenscore.tallies.item_sums import ItemLines
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.moments import WEIGHTINGS as WEIGHTINGS
 from evenscore.tallies.moments import Sums, sum_cells
@@ -163,7 +165,19 @@ class Tally(Table):
     ``groups``, a < b. sketch: the smallest hashes of user ids, or None when rows are independent users. dropped: rows left out
     because of nulls, by column. split: the share of users that was tallied, None for all. released: (users that every cell and
     pair of cells has at least, cells before they were merged), None as long as nothing was thinned. left_out: why optional blocks
-    are missing, by name. rounded: whether a release clipped and rounded the outcomes.
+    are missing, by name. rounded: whether a release clipped and rounded the outcomes. item: what the second key is called that rows
+    share, None without one; item_counts: items of each group; items: sums by item, None where only their products are kept; keys:
+    which of the two keys variances heed, see ``two_way``. made: what was computed from the sums once.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> people = es.simulate(300, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    >>> tally = es.tally(people, score="score", outcome="outcome", group="group", user="user")
+    >>> tally.groups, tally.n_users
+    (('a', 'b'), {'a': 300, 'b': 300})
+    >>> tally.lattice.n_cells <= 1024
+    True
     """
 
     lattice: Lattice
@@ -181,6 +195,11 @@ class Tally(Table):
     released: tuple[int, int] | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     rounded: bool = False
+    item: str | None = None
+    item_counts: tuple[int, ...] = ()
+    items: ItemLines | None = None
+    keys: str = "both"
+    made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """On a lattice of scale "auto", sums and scale always fit: whoever makes a tally, or adds two, chooses anew."""
@@ -213,6 +232,11 @@ class Tally(Table):
     def cross(self) -> Cross:
         """Pair sums of users that occur in two groups."""
         return self.cross_blocks.get("pairs", {})
+
+    @property
+    def tied(self) -> bool:
+        """Whether people of two groups have something in common: users that are in both, or items."""
+        return bool(self.cross) or self.item is not None
 
     @property
     def block_names(self) -> tuple[str, ...]:
@@ -271,15 +295,26 @@ class Tally(Table):
         sums = self.group_tallies[self.index(group)].blocks.get("higher")
         return None if sums is None else HigherSums(**sums.under(weighting))
 
-    def pair_matrices(self, a: Any, b: Any, weighting: str = "user", cells: Ints | None = None) -> PairMatrices | None:
-        """The pair matrices of two groups (or of one with itself), of some cells only if given; None when no user is in both."""
+    def pair_matrices(self, a: Any, b: Any, weighting: str = "user", places: Ints | None = None) -> PairMatrices | None:
+        """The pair matrices of two groups (or of one with itself), None when no user is in both; places: see ``squares``.
+
+        With items also those of different users who share one, in the measure in which items matter: see ``two_way``.
+        """
         i, j = self.index(a), self.index(b)
+        if self.item is None:
+            return self._user_matrices(i, j, weighting, places)
+        from evenscore.tallies.two_way import two_way_matrices
+
+        return two_way_matrices(self, (i, j), weighting, places, self._user_matrices(i, j, weighting, places))
+
+    def _user_matrices(self, i: int, j: int, weighting: str, places: Ints | None) -> PairMatrices | None:
+        """Those of users alone."""
         if i == j:
-            return self.group_tallies[i].pairs.matrices(weighting, cells)
+            return self.group_tallies[i].pairs.matrices(weighting, places)
         sums = self.cross.get((min(i, j), max(i, j)))
         if sums is None:
             return None
-        return (sums if i < j else sums.transposed()).matrices(weighting, cells)
+        return (sums if i < j else sums.transposed()).matrices(weighting, places)
 
     def __add__(self, other: Tally) -> Tally:
         if not isinstance(other, Tally):
@@ -331,9 +366,17 @@ class Tally(Table):
             table.append(row)
         return table
 
+    @property
+    def group_names(self) -> GroupNames:
+        """What groups are called."""
+        texts = super(Tally, self).group_names.texts
+        own = self.columns
+        return GroupNames(texts=texts) if own is None else GroupNames(own.group, texts, own.score, own.outcome)
+
     def _title(self) -> str:
         users = "rows are independent" if self.independent else f"users: {self.columns.user}" if self.columns else "no data"
-        return f"Tally of {sum(self.n_rows.values()):,} rows on {self.lattice!r}, {users}"
+        items = "" if self.item is None else f", items: {self.item}"
+        return f"Tally of {sum(self.n_rows.values()):,} rows on {self.lattice!r}, {users}{items}"
 
     def _notes(self) -> list[str]:
         notes = self.lattice.notes
@@ -341,7 +384,8 @@ class Tally(Table):
         if self.n_spanning:
             notes.append(f"{self.n_spanning:,} users occur in more than one group")
         if self.split is not None:
-            notes.append(f"only the users of split {self.split}")
+            whom = "users" if self.item is None else "users (or items, where these have the groups)"
+            notes.append(f"only the {whom} of split {self.split}")
         if self.released:
             least, before = self.released
             notes.append(

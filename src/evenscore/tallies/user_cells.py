@@ -199,4 +199,4 @@ def _cross(rows: UserCells, n_cells: int) -> tuple[dict[tuple[int, int], PairSum
     key, part = rows["key"][starts], rows["part"][starts]
     segments = _segments(rows, np.repeat(np.arange(len(starts)), lengths_from(starts, len(rows["key"]))))
     n_spanning = len(np.unique(key[1:][key[1:] == key[:-1]]))
-    return {pair: cross_sums(segments, *sides, n_cells) for pair, sides in segment_pairs(key, part).items()}, n_spanning
+    return {pair: cross_sums(segments, segments, *sides, n_cells) for pair, sides in segment_pairs(key, part).items()}, n_spanning

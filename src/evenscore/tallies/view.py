@@ -11,11 +11,16 @@ import numpy as np
 
 from evenscore.tables import label_text
 from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.moments import sum_cells
 from evenscore.tallies.pairs import PairMatrices
 from evenscore.tallies.tally_state import CellSums, FoldSums, HigherSums, Tally
+from evenscore.tallies.two_way import few_words
 from evenscore.types import Floats, Ints
 
 REST = "the rest"
+FEWEST_JOINED = 192  # cells that joined ones are made of at least, and that they divide the axis into
+WORTHWHILE = 0.8  # of the cells: joined only when so many are left at most
+BULK = np.array([0.05, 0.95])
 ROUNDING = 1e-12  # what a difference of equal sums leaves, as a share of them
 SUMMED = tuple(name for name in CellSums.__slots__ if name not in ("position", "width", "tilt"))
 
@@ -24,10 +29,11 @@ SUMMED = tuple(name for name in CellSums.__slots__ if name not in ("position", "
 class GroupView:
     """A group, or several together, on n_cells cells of the lattice under one weighting.
 
-    label: None for everybody. members: positions of its groups in the tally. cells: (n_cells,), numbers on the lattice. sums: on
-    these cells; score: their mean scores, the middle of a cell without rows. higher: sums of third and fourth powers on these
-    cells, None where they were not kept, by fold among others. pairs_at: makes the pair matrices of its users for
-    some cells, when they are first needed, or None without some users, as pairs are not kept by fold.
+    label: None for everybody. members: positions of its groups in the tally. cells: (n_cells,), numbers on the lattice, of the
+    first where several are joined. places: for every cell of the lattice which of these it is in, -1 for none; shares: and its
+    share of the weight there. sums: on these cells; score: their mean scores, the middle of a cell without rows. higher: sums of
+    third and fourth powers on these cells, None where they were not kept, by fold among others. pairs_at: makes the pair matrices
+    of its users for some places, when they are first needed, or None without some users, as pairs are not kept by fold.
     """
 
     tally: Tally
@@ -38,6 +44,8 @@ class GroupView:
     n_users: int
     n_rows: int
     cells: Ints
+    places: Ints
+    shares: Floats
     sums: CellSums
     score: Floats
     higher: HigherSums | None
@@ -67,9 +75,32 @@ class GroupView:
         return label_text(self.label)
 
     @property
+    def few(self) -> str:
+        """That it has too few users or items to be judged where variances heed both, with its name; else empty."""
+        words = [few_words(self.tally, index) for index in self.members] if self.tally.item is not None else []
+        return f"{self.name} has {words[0]}" if words and all(words) else ""
+
+    @cached_property
     def total(self) -> float:
         """The weight of all."""
         return float(self.sums.W.sum())
+
+    @cached_property
+    def scatter(self) -> float:
+        """The weighted sum of squared distances from the mean position."""
+        weight, position = self.sums.W, self.sums.position
+        mean = weight @ position / self.total if self.total > 0 else 0.0
+        return float(weight @ (position - mean) ** 2)
+
+    @cached_property
+    def bulk(self) -> Floats:
+        """The 5 % and the 95 % quantile of the scores, as positions on the axis."""
+        return self.quantiles(BULK)
+
+    @cached_property
+    def lattice_weight(self) -> Floats:
+        """The weight of every cell of the lattice."""
+        return self.on_lattice(self.sums.W)
 
     @property
     def used(self) -> Ints:
@@ -80,6 +111,12 @@ class GroupView:
     def residual(self) -> Floats:
         """The sum of w (y - s), (n_cells,): outcomes less scores."""
         return self.sums.Y + self.tally.centre * self.sums.W - self.sums.X
+
+    @property
+    def varies(self) -> bool:
+        """Whether outcomes differ at all, beyond rounding."""
+        squares = float(self.sums.Y2.sum())
+        return self.total > 0 and squares - self.mean**2 * self.total > 1e-9 * squares
 
     @property
     def mean(self) -> float:
@@ -97,7 +134,7 @@ class GroupView:
     @cached_property
     def pairs(self) -> PairMatrices:
         """The pair matrices of its users, (n_cells, n_cells) each."""
-        pairs = self.pairs_at(self.cells)
+        pairs = self.pairs_at(self.places)
         assert pairs is not None
         return pairs
 
@@ -106,7 +143,8 @@ class GroupView:
         """The sums by user fold, (n_folds, n_cells) each."""
         folds = [self.tally.folds(self.tally.groups[index], self.weighting) for index in self.members]
         total = {name: np.sum([getattr(own, name) for own in folds], axis=0) for name in FoldSums.__slots__}
-        return FoldSums(**{name: np.take(sums, self.cells, axis=1) for name, sums in total.items()})
+        kept = np.flatnonzero(self.places >= 0)
+        return FoldSums(**{name: sum_cells(sums[:, kept], self.places[kept], len(self.cells)) for name, sums in total.items()})
 
     # Fewer cells, or fewer people
 
@@ -114,7 +152,63 @@ class GroupView:
         """On some of its cells only."""
         index = np.searchsorted(self.cells, cells)
         sums = CellSums(**{name: getattr(self.sums, name)[index] for name in CellSums.__slots__})
-        return replace(self, cells=cells, sums=sums, score=self.score[index], higher=_each(self.higher, lambda own: own[index]))
+        place = np.full(len(self.cells) + 1, -1)  # the last for places of -1
+        place[index] = np.arange(len(index))
+        higher = _each(self.higher, lambda own: own[index])
+        return replace(self, cells=cells, places=place[self.places], sums=sums, score=self.score[index], higher=higher)
+
+    def joined(self, step: float) -> GroupView:
+        """On wider cells: those whose middles lie in one step of the axis become one, in which people stay at their mean place.
+
+        Sums stay what they are, and what outcomes do inside the wider cell is known to first order, as in the others. Scores of
+        which each is a cell are not joined, nor are so few cells that nothing is gained.
+        """
+        if self.lattice.discrete or len(self.cells) <= FEWEST_JOINED:
+            return self
+        edges = self.lattice.axis_edges
+        step = min(step, float(edges[-1] - edges[0]) / FEWEST_JOINED)
+        if step not in self._joined:
+            number = np.floor((edges[1:] + edges[:-1])[self.cells] / (2 * step))
+            starts = np.flatnonzero(np.diff(number, prepend=-np.inf))
+            self._joined[step] = self if len(starts) > WORTHWHILE * len(self.cells) else self._joined_at(starts)
+        return self._joined[step]
+
+    @cached_property
+    def _joined(self) -> dict[float, GroupView]:
+        """Made once for all comparisons with like bandwidths."""
+        return {}
+
+    def _joined_at(self, starts: Ints) -> GroupView:
+        """The same where cells from one of these positions up to the next are one."""
+        sums, ends = self.sums, np.append(starts[1:], len(self.cells)) - 1
+        place = np.append(np.repeat(np.arange(len(starts)), ends - starts + 1), -1)  # the last for places of -1
+
+        def total(values: Floats) -> Floats:
+            return np.add.reduceat(values, starts)
+
+        def mean(values: Floats) -> Floats:
+            weight = np.where(total(sums.W)[place[:-1]] > 0, sums.W, 1.0)
+            return total(weight * values) / total(weight)
+
+        counted = {name: total(getattr(sums, name)) for name in SUMMED}
+        position, edges = mean(sums.position), self.lattice.axis_edges
+        joined = CellSums(
+            **counted | {"N": np.minimum(counted["N"], self.n_users)},
+            position=position,
+            width=edges[self.cells[ends] + 1] - edges[self.cells[starts]],
+            tilt=total(sums.tilt + sums.Y * (sums.position - position[place[:-1]])),
+        )
+        places = place[self.places]
+        weight, whole = self.on_lattice(sums.W), np.append(joined.W, 0.0)[places]
+        return replace(
+            self,
+            cells=self.cells[starts],
+            places=places,
+            shares=np.divide(weight, whole, out=np.zeros_like(weight), where=whole > 0),
+            sums=joined,
+            score=mean(self.score),
+            higher=_each(self.higher, total),
+        )
 
     def only(self, cells: Ints) -> GroupView:
         """The people of some cells only; the others stay where they are, with nobody in them."""
@@ -130,10 +224,11 @@ class GroupView:
         sums = _placed(self.lattice, {name: np.where(gone, 0.0, value) for name, value in left.items()})
         members = tuple(index for index in self.members if index not in own.members)
 
-        def pairs_at(cells: Ints) -> PairMatrices:
-            ours, theirs = own.at(cells), rest.at(cells)
-            pairs, shared = self.pairs.at(cells) - ours.pairs, ours.shared_pairs(theirs)
-            return pairs if shared is None else pairs - shared - shared.transposed()
+        def pairs_at(places: Ints) -> PairMatrices:
+            pairs, ours = self.pairs_at(places), own.pairs_at(places)
+            assert pairs is not None and ours is not None
+            shared = _pairs_between(self.tally, own.members, members, self.weighting, places)
+            return pairs - ours if shared is None else pairs - ours - shared - shared.transposed()
 
         rest = _view(self.tally, self.weighting, REST, members, sums, pairs_at)
         higher = None if self.higher is None else _each(rest.higher, lambda own: np.where(gone, 0.0, own))
@@ -159,18 +254,16 @@ class GroupView:
     # Where people are, and what estimates of them rest on
 
     def on_lattice(self, values: Floats) -> Floats:
-        """Values of its cells as values of every cell of the lattice, 0 elsewhere."""
-        every = np.zeros(self.lattice.n_cells)
-        every[self.cells] = values
-        return every
+        """Values of its cells as values of every cell of the lattice, 0 elsewhere; of joined cells, by the weight of each."""
+        return np.append(values, 0.0)[self.places] * self.shares
 
     def quantiles(self, levels: Floats) -> Floats:
         """Quantiles of the scores, as positions on the axis."""
-        return quantiles(self.lattice, self.on_lattice(self.sums.W), levels)
+        return quantiles(self.lattice, self.lattice_weight, levels)
 
     def shared_pairs(self, other: GroupView) -> PairMatrices | None:
         """The pair matrices between two views on the same cells; None when nobody is in both."""
-        return _pairs_between(self.tally, self.members, other.members, self.weighting, self.cells)
+        return _pairs_between(self.tally, self.members, other.members, self.weighting, self.places)
 
     def effective_users(self, matrix: Floats) -> Floats:
         """How many users linear estimates rest on: 1 / (l Pww l')[j, j] for l = matrix (n_points, n_cells), (n_points,)."""
@@ -187,7 +280,7 @@ def _view(
     label: Any,
     members: tuple[int, ...],
     sums: CellSums,
-    pairs_at: Callable[[Ints], PairMatrices] | None = None,
+    pairs_at: Callable[[Ints], PairMatrices | None] | None = None,
 ) -> GroupView:
     """A view on all cells."""
     n_users, n_rows, groups = tally.n_users, tally.n_rows, [tally.groups[index] for index in members]
@@ -200,6 +293,8 @@ def _view(
         n_users=sum(map(n_users.__getitem__, groups)),
         n_rows=sum(map(n_rows.__getitem__, groups)),
         cells=np.arange(tally.lattice.n_cells),
+        places=np.arange(tally.lattice.n_cells),
+        shares=np.ones(tally.lattice.n_cells),
         sums=sums,
         score=_mean_scores(tally.lattice, sums),
         higher=_higher_sums(tally, members, weighting),
@@ -238,13 +333,13 @@ def _placed(lattice: Lattice, total: dict[str, Floats]) -> CellSums:
     return CellSums(**total, position=lattice.positions(mean), width=lattice.cell_widths, tilt=tilt)
 
 
-def _pairs_between(tally: Tally, left: Sequence[int], right: Sequence[int], weighting: str, cells: Ints) -> PairMatrices | None:
+def _pairs_between(tally: Tally, left: Sequence[int], right: Sequence[int], weighting: str, places: Ints) -> PairMatrices | None:
     """The pair matrices of all groups on the left with all on the right."""
     total = None
     for a in left:
         for b in right:
-            if a == b or tally.cross:
-                pairs = tally.pair_matrices(tally.groups[a], tally.groups[b], weighting, cells)
+            if a == b or tally.tied:
+                pairs = tally.pair_matrices(tally.groups[a], tally.groups[b], weighting, places)
                 total = pairs if total is None else total if pairs is None else total + pairs
     return total
 

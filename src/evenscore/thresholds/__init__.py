@@ -11,12 +11,15 @@ import numpy as np
 from evenscore.calibration.kernel_map import KernelMap
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, OptionError, is_finite, require_alpha, require_option, shortened
+from evenscore.estimation.direction import outcomes_rise
 from evenscore.estimation.fitted_curves import within_users
 from evenscore.estimation.gaps import ROUNDING
 from evenscore.estimation.inference import seeded
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.marginal.cut import Cut, cut_words, make_cuts, outcomes_rise
+from evenscore.marginal.cut import Cut, cut_words, make_cuts
+from evenscore.tables import figures
 from evenscore.tallies.tally_state import WEIGHTINGS, Tally, require_groups
+from evenscore.tallies.two_way import require_enough
 from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
 from evenscore.thresholds.solver import Ladder, solve
@@ -99,7 +102,7 @@ def fair_thresholds(
     >>> fair.by_group["a"], 0.6 < fair.by_group["b"] < 0.8
     (0.5, True)
     """
-    tally = as_tally(tally, columns, call="fair_thresholds", threshold=threshold)
+    tally = require_enough(as_tally(tally, columns, call="fair_thresholds", threshold=threshold))
     smoothing = Smoothing(degree, kernel, bandwidth)
     return solve_thresholds(
         tally,
@@ -137,13 +140,13 @@ def solve_thresholds(
     cuts = make_cuts(tally, threshold, positive)
     higher = cuts[0].sign if outcomes_rise(tally, weighting) else -cuts[0].sign
     views = GroupView.each(tally, weighting)
-    rungs = _rungs(views, cuts, higher, smoothing)
+    rungs = make_rungs(views, cuts, higher, smoothing)
     goal = None if target is None else higher * (target - tally.centre)
-    wobbly = rungs if limits == smoothing else _rungs(views, cuts, higher, limits)
+    wobbly = rungs if limits == smoothing else make_rungs(views, cuts, higher, limits)
     samples = draw_curves(list(wobbly.values()), higher, seeded(seed, 5))
     solutions = _solve_all(rungs, wobbly, samples, strategy, goal, alpha)
     groups = [
-        _group(rungs[index], cut, higher, solutions[index]) if index in rungs else _left_alone(view, cut)
+        group_threshold(rungs[index], cut, higher, solutions[index]) if index in rungs else _left_alone(view, cut)
         for index, (view, cut) in enumerate(zip(views, cuts, strict=True))
     ]
     pictures = [
@@ -166,12 +169,14 @@ def solve_thresholds(
     )
 
 
-def _rungs(views: Sequence[GroupView], cuts: Sequence[Cut], higher: int, smoothing: Smoothing) -> dict[int, Rung]:
+def make_rungs(views: Sequence[GroupView], cuts: Sequence[Cut], higher: int, smoothing: Smoothing) -> dict[int, Rung]:
     """The groups with enough outcomes to be solved, by position."""
     reasons = [_why_not(view, cut) for view, cut in zip(views, cuts, strict=True)]
     if all(reasons):
         words = "; ".join(f"{view.name}: {reason}" for view, reason in zip(views, reasons, strict=True))
         raise DataError(f"no group has a curve to solve on ({words})")
+    if not any(view.varies for view in views):
+        raise DataError("all outcomes are equal, so that no threshold is better than another")
     people = [float(view.sums.A.sum()) for view in views]
     shares = [own / sum(people) for own in people]
     pooled = KernelMap(smoothing).fit(GroupView.whole(views[0].tally, views[0].weighting))
@@ -204,8 +209,11 @@ def _solve_all(
     cuts, wanted = solve([rung.ladder for rung in rungs.values()], [rung.level for rung in rungs.values()], strategy, goal)
     ladders = [rung.ladder for rung in wobbly.values()]
     drawn = np.array([solve(ladders, values, strategy, goal, fine=False)[0] for values in zip(*samples, strict=True)])
-    low, high = np.quantile(drawn, [alpha / 2, 1 - alpha / 2], axis=0)
-    low, high = np.minimum(low, cuts), np.maximum(high, cuts)
+    low, middle, high = np.quantile(drawn, [alpha / 2, 0.5, 1 - alpha / 2], axis=0)
+    # Of few events limits reach further up than down, and draws with them: these are taken as they are and around the cut.
+    ends = np.array([ladder.edge[[0, -1]] for ladder in ladders]).T
+    low, high = low + np.minimum(cuts - middle, 0), high + np.maximum(cuts - middle, 0)
+    low, high = np.minimum(np.maximum(low, ends[0]), cuts), np.maximum(np.minimum(high, ends[1]), cuts)
     return {index: Solution(float(cuts[i]), float(low[i]), float(high[i]), wanted) for i, index in enumerate(rungs)}
 
 
@@ -251,7 +259,7 @@ def _left_alone(view: GroupView, cut: Cut) -> GroupThreshold:
     )
 
 
-def _group(rung: Rung, cut: Cut, higher: int, solution: Solution) -> GroupThreshold:
+def group_threshold(rung: Rung, cut: Cut, higher: int, solution: Solution) -> GroupThreshold:
     """A group with its new threshold, and whom it concerns."""
     ladder, people, centre = rung.ladder, float(rung.view.sums.A.sum()), rung.view.tally.centre
     before, after = (float(ladder.rate(np.array([strictness]))[0]) for strictness in (ladder.now, solution.cut))
@@ -283,11 +291,13 @@ def _remarks(rung: Rung, solution: Solution, outcome: Callable[[float], float], 
     low, high = float(rung.level[0]), float(rung.level[-1])
     if abs(reached - v) > 1e-6 * max(1.0, abs(v)):
         if low - 1e-9 <= v <= high + 1e-9:
-            remarks.append(f"an outcome of {outcome(v):.3g} is not attained exactly; the nearest is {outcome(reached):.3g}")
+            remarks.append(
+                f"an outcome of {figures(outcome(v))} is not attained exactly; the nearest is {figures(outcome(reached))}"
+            )
         else:
             ends = sorted((outcome(low), outcome(high)))
-            ranges = f"its outcomes run from {ends[0]:.3g} to {ends[1]:.3g}"
-            remarks.append(f"an outcome of {outcome(v):.3g} is out of reach, {ranges}: this threshold is the nearest")
+            ranges = f"its outcomes run from {figures(ends[0])} to {figures(ends[1])}"
+            remarks.append(f"an outcome of {figures(outcome(v))} is out of reach, {ranges}: this threshold is the nearest")
     fall = _fall(rung)
     if fall is not None:
         remarks.append(f"its curve is not monotone ({fall}); solved on the nearest monotone curve")
@@ -307,7 +317,7 @@ def _fall(rung: Rung) -> str | None:
     worst = int(np.argmax(np.where(rung.weight > 0, gap, 0) - CLEAR * se))
     if gap[worst] <= CLEAR * se[worst] + ROUNDING * np.abs(rung.value).max():
         return None
-    return f"off by {gap[worst]:.3g} at score {_knot_score(rung, worst):.3g}"
+    return f"off by {figures(gap[worst])} at score {figures(_knot_score(rung, worst))}"
 
 
 def _knot_score(rung: Rung, knot: int) -> float:

@@ -7,10 +7,11 @@ otherwise, and outcomes are signed so that they rise with strictness. Raising th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evenscore.marginal.cut import Cut
 from evenscore.types import Floats
 
 FINE = np.linspace(0.0, 1.0, 33)
@@ -33,6 +34,12 @@ class Ladder:
     share: float
     now: float
     steps: bool = False
+
+    def at(self, cut: Cut) -> Ladder:
+        """The same people with another present threshold."""
+        if not self.steps:
+            return replace(self, now=cut.sign * cut.threshold)
+        return replace(self, now=float(cut.first if cut.sign > 0 else cut.lattice.n_cells - cut.first))
 
     def rate(self, cut: Floats) -> Floats:
         """The share of the group's people with the positive decision."""

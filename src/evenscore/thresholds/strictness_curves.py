@@ -12,7 +12,7 @@ from evenscore.calibration.kernel_map import KernelMap
 from evenscore.calibration.maps import knot_weights
 from evenscore.estimation.inference import draw_normal, small_sample
 from evenscore.estimation.kernels import smoother
-from evenscore.estimation.nulls import side_spread
+from evenscore.estimation.one_side import side_spread
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import BORROWED_EVENTS, SideLaw, effective_users, rate_spread
 from evenscore.marginal.boundary import edge_smoothing
@@ -194,7 +194,7 @@ def draw_curves(rungs: Sequence[Rung], higher: int, rng: np.random.Generator) ->
     Normal draws that go together as the knots do, each turned into the limit that its knot has at this normal quantile: limits of
     rates stay within [0, 1] and do not collapse where there is no event.
     """
-    if not rungs[0].view.tally.cross:
+    if not rungs[0].view.tally.tied:
         normal = [draw_normal(rung.corr, rng, DRAWS) for rung in rungs]
     else:
         ends = np.cumsum([len(rung.value) for rung in rungs])

@@ -68,7 +68,17 @@ class ThresholdCurve:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Thresholds(Table):
-    """The result of ``es.fair_thresholds``."""
+    """The result of ``es.fair_thresholds``.
+
+    Examples
+    --------
+    >>> import evenscore as es
+    >>> people = es.simulate(300, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    >>> tally = es.tally(people, score="score", outcome="outcome", group="group", user="user", cuts=[0.5])
+    >>> found = es.fair_thresholds(tally, threshold=0.5, strategy="rate")
+    >>> {group: round(bar, 2) for group, bar in found.by_group.items()}
+    {'a': 0.43, 'b': 0.57}
+    """
 
     groups: tuple[GroupThreshold, ...]
     curves: tuple[ThresholdCurve, ...]

@@ -33,7 +33,7 @@ from evenscore.estimation.verdict import PARITY
 from evenscore.marginal import marginal_test
 from evenscore.marginal.cut import POSITIVE
 from evenscore.saving import as_path
-from evenscore.tables import Table, json_ready, label_text, number_text, p_text
+from evenscore.tables import Table, figures, json_ready, label_text, number_text, p_text
 from evenscore.tallies.tally_state import WEIGHTINGS, Tally
 from evenscore.thresholds import solve_thresholds
 from evenscore.thresholds.record import Round, Settings, Step, load_trial, save_trial
@@ -173,7 +173,7 @@ class ThresholdTrial(Table):
             return f"the marginal outcomes are shown to be within {self._settings.tolerance:g} of each other"
         if self._within_error:
             return "the remaining steps are smaller than their intervals: more moving would follow noise"
-        return f"the outcomes at the thresholds differ by {abs(last.max_gap):.3g} (p = {p_text(last.p_value)})"
+        return f"the outcomes at the thresholds differ by {figures(abs(last.max_gap))} (p = {p_text(last.p_value)})"
 
     @property
     def cuts(self) -> list[float]:

@@ -1,0 +1,127 @@
+"""Which column plays which role: guesses from what columns are called and what they hold, for people to confirm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from evenscore.engines.column_facts import ColumnFacts
+
+# Words that tell, whole words of a name or (from four letters on) its beginning; what a column holds weighs as much.
+WORDS = {
+    "score": "score scores prob probability proba pred prediction predicted p phat yhat risk rating forecast logit propensity",
+    "outcome": "outcome outcomes label labels y target truth actual result event hit hits win won default repaid clicked liked",
+    "group": "group race sex gender ethnicity ethnic age bracket party segment region country language religion disability "
+    "nationality female male black white minority class education marital cohort",
+    "user": "id user uid member customer patient person people account client subject respondent applicant borrower student "
+    "seqn participant device household",
+    "cluster": "location place county precinct school hospital clinic site store game match session",
+    "item": "item product job creator post article movie song video doc document listing ad query",
+    "weight": "weight weights wt",
+    "neither": "weight weights wt count counts num n year month day date time timestamp lat lon latitude longitude zip index row",
+}
+HINTS = {role: frozenset(words.split()) for role, words in WORDS.items()}
+MOST_GROUPS = 20  # more distinct values are hardly groups that somebody wants compared
+FEWEST_SCORES = 5
+SURE = 4  # points; less is a guess that is marked
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A column for a role. sure: whether its name or what it holds says so; also: other columns that would do."""
+
+    role: str
+    name: str
+    sure: bool
+    also: tuple[str, ...] = ()
+
+
+def guess_roles(columns: Sequence[ColumnFacts], given: dict[str, str | None]) -> dict[str, Guess]:
+    """A guess for each role that somebody or something can fill; columns that are given are taken as they are."""
+    found = {role: Guess(role, name, sure=True) for role, name in given.items() if name is not None}
+    for role, rate in _RATINGS.items():
+        if role in found:
+            continue
+        taken = {guess.name for guess in found.values()}
+        outcome = found["outcome"].name if "outcome" in found else None
+        rated = [(rate(column, outcome), column.name) for column in columns if column.name not in taken and column.n_distinct > 1]
+        points = max((points for points, _ in rated), default=0)
+        if points > 0:
+            best = next(name for rating, name in rated if rating == points)
+            also = tuple(name for rating, name in rated if name != best and rating >= min(points, SURE))
+            found[role] = Guess(role, best, points >= SURE, also)
+    return found
+
+
+def _rate_outcome(column: ColumnFacts, _outcome: str | None) -> int:
+    """0/1 that is neither a group nor a prediction; else a number that is called an outcome."""
+    words = words_of(column.name)
+    if not column.is_numeric or words & HINTS["user"]:
+        return 0
+    other = bool(words & HINTS["group"]) or (_says(column.name, "score") and not words & HINTS["outcome"])
+    points = 4 * column.is_binary + 3 * _says(column.name, "outcome") - 6 * other - 2 * bool(words & HINTS["neither"])
+    return max(points, 0)
+
+
+def _rate_score(column: ColumnFacts, outcome: str | None) -> int:
+    """A number of many values, best between 0 and 1, best called a score or after the outcome."""
+    words = words_of(column.name)
+    if column.kind != "number" or column.is_binary or words & HINTS["user"]:
+        return 0
+    many = column.n_distinct >= FEWEST_SCORES
+    unit = column.low >= 0 and column.high <= 1 and not column.whole
+    akin = outcome is not None and bool(words & words_of(outcome))
+    points = 1 * many + 2 * unit + 4 * _says(column.name, "score") + 1 * akin
+    other = _says(column.name, "outcome") or words & HINTS["neither"] or words & HINTS["group"]
+    return max(points - 4 * bool(other), 0)
+
+
+def _rate_group(column: ColumnFacts, _outcome: str | None) -> int:
+    """A few values of text, truth values or whole numbers."""
+    words = words_of(column.name)
+    if column.n_distinct > MOST_GROUPS or column.kind == "date" or (column.kind == "number" and not column.whole):
+        return 0
+    is_id = bool(words & HINTS["user"]) or bool(words & HINTS["neither"])
+    return max(1 + 5 * _says(column.name, "group") + 2 * (column.kind == "text") - 4 * is_id, 0)
+
+
+def _rate_user(column: ColumnFacts, _outcome: str | None) -> int:
+    """An id; else a place or an event that rows have in common; else text of many values."""
+    fractions = column.kind == "number" and not column.whole
+    if column.kind in ("date", "truth value", "nothing") or fractions or column.n_distinct <= FEWEST_SCORES:
+        return 0
+    words = words_of(column.name)
+    if words & HINTS["neither"] or (words & HINTS["item"]):
+        return 0
+    known, many = _says(column.name, "user"), column.kind == "text" and column.n_distinct > MOST_GROUPS
+    single = column.whole and column.n_distinct == column.n_rows  # every row has a number of its own
+    return 5 * known + 4 * _says(column.name, "cluster") + 2 * (many or single)
+
+
+def _rate_item(column: ColumnFacts, _outcome: str | None) -> int:
+    """What rows of several users have in common: named, and with many values."""
+    identifies = column.kind == "text" or column.whole
+    return SURE * (identifies and column.n_distinct > FEWEST_SCORES and bool(words_of(column.name) & HINTS["item"]))
+
+
+# In this order: the outcome is told by what it holds, and a score by its outcome.
+_RATINGS: dict[str, Callable[[ColumnFacts, str | None], int]] = {
+    "outcome": _rate_outcome,
+    "score": _rate_score,
+    "group": _rate_group,
+    "user": _rate_user,
+    "item": _rate_item,
+}
+
+
+def words_of(name: str) -> frozenset[str]:
+    """The words of a name: p_like, pLike and "P like" have the same."""
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    return frozenset(re.findall(r"[^\W\d_]+", parted.lower()))
+
+
+def _says(name: str, role: str) -> bool:
+    """Whether a word of the name is one of the role's, or begins with one that is long enough."""
+    long = tuple(word for word in HINTS[role] if len(word) >= 4)
+    return any(word in HINTS[role] or word.startswith(long) for word in words_of(name))

@@ -1,0 +1,120 @@
+"""What each column of files holds, found in one scan: enough to guess which is the score, and which says whose row it is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from evenscore.engines.duck import query, type_kind
+from evenscore.engines.files import use_files
+from evenscore.engines.paths import Paths
+from evenscore.engines.sources import Source
+from evenscore.engines.sql import DUCKDB
+from evenscore.engines.text_types import DAY, DECIMAL_COMMA, MISSING, MOMENT
+from evenscore.errors import DataError, hush, listing
+
+EXACT = 2_000_000  # rows; of more, distinct values are counted by a sketch, whose error is some 2 %
+NUMBERS = ("integer", "unsigned", "float", "decimal", "huge")
+DATES = ("date", "moment", "instant", "time", "fine moment", "fine instant", "fine time", "duration")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """A column. kind: "number", "truth value", "date", "text" or "nothing"; low, high, whole: of numbers, else nan and False."""
+
+    name: str
+    kind: str
+    n_rows: int
+    n_nulls: int
+    n_distinct: int
+    low: float
+    high: float
+    whole: bool
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether it holds 0 and 1, both."""
+        return self.kind == "truth value" or (self.whole and (self.low, self.high) == (0, 1))
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether it can be a score or an outcome."""
+        return self.kind in ("number", "truth value")
+
+
+def find_facts(data: Paths) -> list[ColumnFacts]:
+    """The facts about every column, in the order of the files."""
+    return use_files(data, {}, _ask_source, hush, every=True)
+
+
+def _ask_source(source: Source) -> list[ColumnFacts]:
+    columns = {name: sql for name, sql in source.held.items() if name not in source.twice}
+    kinds = {name: "text" if source.is_text else type_kind(source.types[name]) for name in columns}
+    n_rows = query(f"SELECT count(*) FROM {source.sql}").fetchone()[0]
+    if n_rows == 0:
+        raise DataError(f"{', '.join(source.paths)}: the data has no rows, only the columns {listing(source.types)}")
+    counting = "count(DISTINCT {})" if n_rows <= EXACT else "approx_count_distinct({})"
+    asked = [expression for name, sql in columns.items() for expression in _questions(sql, kinds[name], counting)]
+    answers = query(f"SELECT {', '.join(asked)} FROM {source.sql}").fetchone() if asked else ()
+    size = len(asked) // len(columns) if columns else 1
+    return [_facts(name, kinds[name], n_rows, *answers[i * size : (i + 1) * size]) for i, name in enumerate(columns)]
+
+
+def _questions(column: str, kind: str, counting: str) -> list[str]:
+    """SQL for what is asked of one column, in the order of the arguments of ``_facts``."""
+    text = f"CAST({column} AS VARCHAR)"
+    number = _number(column, text, kind)
+    missing = f"trim({text}) IN ({', '.join(map(DUCKDB.literal, MISSING))})"
+    dates = f"regexp_full_match({text}, {DUCKDB.literal(f'{DAY}|{MOMENT}')})"
+    return [
+        f"count({column})",
+        counting.format(column if kind in NUMBERS else text),
+        f"count({number})",
+        f"count(*) FILTER ({missing} AND {number} IS NULL)",
+        f"count(*) FILTER (lower({text}) IN ('true', 'false'))",
+        f"count(*) FILTER ({dates})",
+        f"min({number})",
+        f"max({number})",
+        f"count(*) FILTER ({number} <> floor({number}))",
+    ]
+
+
+def _number(column: str, text: str, kind: str) -> str:
+    """SQL for a finite number, else null; text may be a number, also with a decimal comma, as where it is read in earnest."""
+    if kind in ("text", *NUMBERS):
+        plain = f"TRY_CAST({column} AS DOUBLE)"
+        finite = f"CASE WHEN isfinite({plain}) THEN {plain} END"
+        if kind != "text":
+            return finite
+        comma = f"TRY_CAST(replace(replace(trim({text}), '.', ''), ',', '.') AS DOUBLE)"
+        return f"coalesce({finite}, CASE WHEN regexp_full_match({text}, {DUCKDB.literal(DECIMAL_COMMA)}) THEN {comma} END)"
+    return "CAST(NULL AS DOUBLE)"
+
+
+def _facts(
+    name: str,
+    kind: str,
+    n_rows: int,
+    n_held: int,
+    n_distinct: int,
+    n_numbers: int,
+    n_missing: int,
+    n_truths: int,
+    n_dates: int,
+    low: Any,
+    high: Any,
+    n_fractions: int,
+) -> ColumnFacts:
+    numeric = n_numbers > 0 and (kind in NUMBERS or n_numbers + n_missing == n_held)
+    if n_held == 0:
+        found = "nothing"
+    elif kind == "boolean" or n_truths == n_held:
+        found = "truth value"
+    elif numeric:
+        found = "number"
+    else:
+        found = "date" if kind in DATES or n_dates == n_held else "text"
+    n_nulls = n_rows - (n_numbers if numeric else n_held)
+    bounds = (float(low), float(high)) if numeric else (math.nan, math.nan)
+    return ColumnFacts(name, found, n_rows, n_nulls, n_distinct, *bounds, whole=numeric and n_fractions == 0)

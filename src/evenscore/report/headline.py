@@ -1,0 +1,155 @@
+"""The verdict in one sentence, in the words of the data: the same in a terminal, on the page and in the JSON's summary."""
+
+from __future__ import annotations
+
+import math
+
+from evenscore.auditing.subject import Subject
+from evenscore.estimation.pairwise import GapPair
+from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
+from evenscore.naming import in_names, label_text
+from evenscore.ordering import RISING
+from evenscore.parity.parity_result import PairTest, ParityTest, Region
+from evenscore.tables import number_text, printable
+
+SMALL_P = 0.0001
+NAME = 40  # characters of a column in a sentence
+
+
+def verdict_sentence(subject: Subject, tolerance: float | None, *, with_p: bool = False) -> str:
+    """What is shown about one score and attribute, and no more than that; without a full stop. with_p: with the p-value."""
+    claim = _claim(subject, tolerance)
+    p_value = p_short(subject.p_value)
+    if with_p and p_value:
+        claim = f"{claim} ({p_value})"
+    unproven = subject.verdict == INCONCLUSIVE and tolerance is None and not math.isnan(subject.p_value)
+    return f"{claim}. That is not proof that there is none" if unproven else claim
+
+
+@in_names
+def _claim(subject: Subject, tolerance: float | None) -> str:
+    score, outcome = score_name(subject), outcome_name(subject)
+    binary = subject.tally.binary
+    if subject.verdict == DISPARITY and subject.order_decides:
+        more = f"stands for {outcome} more often" if binary else f"stands for a higher {outcome}"
+        first, second = ("lower", "higher") if subject.ordering.direction == RISING else ("higher", "lower")
+        return f"A {first} {score} in one group {more} than a {second} {score} in another"
+    if subject.verdict == DISPARITY and tolerance is not None:
+        amount = size(tolerance, binary)
+        return f"At the same {score}, {_rate(outcome, binary)} differs by more than {amount} between groups"
+    if subject.verdict == DISPARITY:
+        state = f"{outcome} is not equally common" if binary else f"the expected {outcome} is not the same"
+        return f"At the same {score}, {state} {_everywhere(subject)}"
+    if subject.verdict == PARITY and tolerance is not None:
+        amount = size(tolerance, binary)
+        rate = _rate(outcome, binary)
+        return f"At the same {score}, {rate} differs by less than {amount} between groups, wherever there are enough people to tell"
+    if math.isnan(subject.p_value):
+        return f"Nothing could be judged {_between(subject)}"
+    if tolerance is not None:
+        return f"Neither a difference of more than {size(tolerance, binary)} nor its absence is shown {_between(subject)}"
+    return f"No difference is shown {_between(subject)}"
+
+
+def p_short(p_value: float) -> str:
+    """A p-value for a headline; empty when there is none. The exact one stands in the tables."""
+    if math.isnan(p_value):
+        return ""
+    if p_value < SMALL_P:
+        return f"p < {SMALL_P:g}"
+    return f"p = {p_value:.2g}" if p_value < 0.0995 else f"p = {p_value:.2f}"
+
+
+def score_name(subject: Subject) -> str:
+    """What the score's column is called."""
+    return printable(subject.score, NAME)
+
+
+def outcome_name(subject: Subject) -> str:
+    """What the outcome's column is called."""
+    name = subject.tally.columns.outcome if subject.tally.columns is not None else "outcome"
+    return "the outcome" if name == "outcome" and subject.tally.binary else printable(name, NAME)
+
+
+def _rate(outcome: str, binary: bool) -> str:
+    return f"the share with {outcome}" if binary else f"the expected {outcome}"
+
+
+def _everywhere(subject: Subject) -> str:
+    names = _two(subject)
+    return f"in {names[0]} and {names[1]}" if names else "in every group"
+
+
+def _between(subject: Subject) -> str:
+    names = _two(subject)
+    return f"between {names[0]} and {names[1]}" if names else "between groups"
+
+
+def _two(subject: Subject) -> list[str]:
+    """The names of the groups, if there are two to compare."""
+    groups = subject.selection.tally.groups
+    return [printable(label_text(group)) for group in groups] if len(groups) == 2 else []
+
+
+# Gaps
+
+
+def size(gap: float, binary: bool) -> str:
+    """A gap without its sign: of shares in points, else in the outcome's own unit."""
+    return f"{_digits(100 * abs(gap))} points" if binary else _digits(abs(gap))
+
+
+def shown_gap(region: Region, binary: bool) -> str:
+    """The largest gap of a region with its limits in the same direction, such as "16 points at 0.10 (9 to 23)"."""
+    factor = 100 if binary else 1
+    low, high = sorted((abs(region.low), abs(region.high)))
+    gap, low_text, high_text = (_digits(factor * value) for value in (abs(region.gap), low, high))
+    return f"{gap}{' points' if binary else ''} at {score_text(region.at_score)} ({low_text} to {high_text})"
+
+
+def shown_regions(test: ParityTest) -> list[tuple[Region, PairTest]]:
+    """The largest shown gap of each pair that shows one at a score, the largest first."""
+    tops = [(max(pair.regions, key=lambda region: abs(region.gap)), pair) for pair in test.pairs if pair.regions]
+    return sorted(tops, key=lambda shown: -abs(shown[0].gap))
+
+
+def ordered(pair: GapPair, gap: float) -> tuple[str, str]:
+    """The group with more and the group with less."""
+    names = label_text(pair.group_a), label_text(pair.group_b)
+    return names if gap > 0 else (names[1], names[0])
+
+
+@in_names
+def finding(subject: Subject) -> str:
+    """The largest gap that is shown, in words; empty when none is shown at a score.
+
+    For example: at the same risk, Asian have diabetes more often than White: by 16 points at 0.10 (9 to 23).
+    """
+    shown = shown_regions(subject.parity)
+    if subject.verdict != DISPARITY or not shown:
+        return ""
+    region, pair = shown[0]
+    more, less = ordered(pair, region.gap)
+    score, outcome, binary = score_name(subject), outcome_name(subject), subject.tally.binary
+    has = (
+        f"{outcome} is more common in {more} than in {less}"
+        if binary
+        else f"the expected {outcome} is higher in {more} than in {less}"
+    )
+    return f"At the same {score}, {has}: by {shown_gap(region, binary)}"
+
+
+def score_text(score: float) -> str:
+    """A score in a sentence."""
+    return f"{score:.2g}" if 1e-4 <= abs(score) < 99.5 else number_text(round(score) if abs(score) >= 1000 else float(score))
+
+
+def _digits(value: float) -> str:
+    """Two figures or so: no digits that the limits make meaningless.
+
+    >>> [_digits(value) for value in (16.2, 1.84, 0.031, 1234.5, 0.0)]
+    ['16', '1.8', '0.031', '1,234', '0']
+    """
+    if value >= 9.95 or value == 0:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 0.95 else f"{value:.2g}"

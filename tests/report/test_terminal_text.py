@@ -1,0 +1,83 @@
+"""Text for a terminal: few lines, none too long, tables that fit, and progress that tells its pace."""
+
+import numpy as np
+import pytest
+
+import evenscore as es
+from evenscore.commands.steps import Steps, bar
+from evenscore.report.headline import p_short
+from evenscore.report.wrapping import terminal_width
+from evenscore.tables import text_table
+
+
+def audit_of(groups, **options):
+    rng = np.random.default_rng(groups)
+    group = rng.integers(0, groups, 600 * groups)
+    score = rng.random(len(group))
+    outcome = (rng.random(len(group)) < 0.1 + 0.5 * score + 0.3 * group / groups).astype(float)
+    names = np.array([f"a group with a rather long name, number {number}" for number in range(groups)])
+    data = {"predicted_risk": score, "diabetes": outcome, "region": names[group], "user": np.arange(len(group))}
+    return es.audit(data, score="predicted_risk", outcome="diabetes", group="region", user="user", repair=False, **options)
+
+
+@pytest.fixture(scope="module")
+def many():
+    return audit_of(7)
+
+
+@pytest.mark.parametrize("width", [80, 60, 120])
+def test_an_audit_is_told_in_twelve_lines_that_fit(many, width):
+    lines = many.text(width=width).splitlines()
+    assert len(lines) <= 12 and max(map(len, lines)) <= width
+    assert max(map(len, many.text(verbose=True, width=width).splitlines())) <= width
+
+
+def test_it_says_who_what_and_how_large(many):
+    text = many.text(width=120)
+    assert "4,200 users in 7 groups" in text and "more" in text.split("\n\n")[0]
+    assert "DISPARITY: At the same predicted_risk, diabetes is not equally common in every group (p < 0.0001)." in text
+    shown = [line for line in text.splitlines() if " points at " in line and line.startswith("  ")]
+    assert len(shown) == 3 and "more pairs differ" in text
+    assert repr(many) == str(many) == many.text(width=80)
+
+
+def test_tables_that_are_too_wide_go_on_below():
+    row = {"group": "a", **{f"a long name of column {number}": 0.123456 for number in range(12)}}
+    lines = text_table([row, row], width=60).splitlines()
+    assert max(map(len, lines)) <= 60 and sum(line.startswith("  a ") for line in lines) > 2
+    assert " ".join(lines).count("0.1235") == 24
+    narrow = text_table([{"group": "a", "x": 1}])
+    assert narrow == "  group  x\n  a      1"
+
+
+def test_there_is_no_terminal_here():
+    assert terminal_width() == 80
+
+
+def test_small_p_values_are_not_a_headline():
+    assert [p_short(p) for p in (1e-30, 0.0123, 0.5, np.nan)] == ["p < 0.0001", "p = 0.012", "p = 0.50", ""]
+
+
+def test_progress_has_a_name_a_pace_and_a_time_left(monkeypatch):
+    assert bar("counting", 500_000, 2_000_000, "rows", 2.0).endswith("500,000 of 2,000,000 rows, 250,000/s, 6 s left")
+    assert bar("counting", 0, 10, "rows", 0.0) == "counting [........] 0 of 10 rows"
+    assert len(bar("counting", 10**9, 2 * 10**9, "rows", 1400.0)) < 80  # which a terminal would cut
+    told = []
+    monkeypatch.setattr("evenscore.commands.steps.show", lambda words, quiet: told.append(words))
+    steps = Steps(False)
+    steps.say("testing")
+    steps.say("counting 1,000 of 4,000 rows")
+    steps.say("placebo run 3 of 200")
+    assert told[0] == "testing" and told[1].startswith("counting [##......] 1,000 of 4,000 rows")
+    assert told[2].startswith("placebo run [") and "3 of 200" in told[2]
+
+
+def test_progress_is_silent_where_nobody_watches(capsys):
+    Steps(False).say("counting 1 of 2 rows")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_notebook_shows_the_picture_before_a_short_table(many):
+    page = many.subjects[0].curves._repr_html_()
+    assert page.index("<svg") < page.index("<table") and page.count("<tr>") <= 14
+    assert "currentColor" in page and "more rows: .frame()" in page
