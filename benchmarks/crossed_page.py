@@ -162,7 +162,7 @@ def introduction(found: dict[str, list[Found]], fraction: str, lattice: int) -> 
 
 
 def section(title: str, note: str, shares: Shares, target: Target) -> str:
-    """A line for each name, what the factors do, the worst cells, and every cell that misses the target."""
+    """A line for each name, what the factors do, the worst cells, and which cells miss the target."""
     lines = []
     for name, cells in shares.items():
         empty = [cell.unanswered for cell in cells]
@@ -173,8 +173,9 @@ def section(title: str, note: str, shares: Shares, target: Target) -> str:
     overall = table(("", "cells", "mean %", "worst cell %", missed, "no answer %, mean / most"), lines)
     texts = [f"### {title}", f"{note} {caption(shares)}", overall, factor_table(shares, target), worst_table(shares, target)]
     for name, cells in shares.items():
-        off = "; ".join(f"{words(cell.cell)}: {cell}" for cell in target.missed(cells))
-        texts.append(f"**{name}**, every cell {target.words} by more than two Monte Carlo errors: {off or 'none'}.")
+        missed_cells = [f"{words(cell.cell)}: {cell}" for cell in target.missed(cells)]
+        off = "; ".join(missed_cells[:SHOWN]) + (f"; and {len(missed_cells) - SHOWN} more" if len(missed_cells) > SHOWN else "")
+        texts.append(f"**{name}**, cells {target.words} by more than two Monte Carlo errors: {off or 'none'}.")
     return "\n\n".join(texts)
 
 

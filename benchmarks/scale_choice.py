@@ -110,14 +110,15 @@ def results(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
 def size_table(sizes: str, options: argparse.Namespace, kept: dict[str, dict[str, Any]]) -> str:
     """One line for each distribution of scores: the null first, then power."""
     lines = []
-    for scores in SCORES:
+    gaps = options.gaps or list(GAPS)
+    for scores in options.scores or SCORES:
         cells = []
-        for gap in GAPS:
+        for gap in gaps:
             shares = [kept.get("|".join([scores, gap, sizes, scale, str(options.runs)])) for scale in options.scales.split(",")]
             cells.append(" / ".join("–" if one is None else f"{one['rejected']:.0f}" for one in shares))
         chosen = kept.get("|".join([scores, "none", sizes, "auto", str(options.runs)]), {"taken": []})["taken"]
         lines.append([scores, *cells, ", ".join(chosen)])
-    header = ["scores", *GAPS, "auto takes"]
+    header = ["scores", *gaps, "auto takes"]
     return f"### {sizes} users, {options.runs} runs, {options.scales.replace(',', ' / ')}\n\n" + table(header, lines)
 
 

@@ -2,7 +2,7 @@
 
 Effects of users and of items {0, small, large} x groups of {items, users} x items {20, 60, 200, 1000} x rows {sparse, dense}, all
 crossed, or a balanced part of them. "full" is the plain sum of Cameron, Gelbach and Miller; "both" is what the package does. The
-same draws serve all. With --resume FOLDER finished runs are kept there.
+same draws serve all. With --resume FOLDER finished runs are kept there; --first 1000 makes fresh draws (of a folder of their own).
 """
 
 from __future__ import annotations
@@ -95,14 +95,14 @@ def one_run(cell: Cell, run: int) -> dict[str, float | None]:
     return found
 
 
-def run_cell(cell: Cell, runs: int, folder: Path) -> list[dict[str, Any]]:
-    """All runs of a cell, of which those that the folder holds are not repeated."""
+def run_cell(cell: Cell, runs: int, folder: Path, first: int = 0) -> list[dict[str, Any]]:
+    """All runs of a cell, numbered from ``first`` on, of which those that the folder holds are not repeated."""
     path = folder / f"{cell.name}.jsonl"
     folder.mkdir(parents=True, exist_ok=True)
     known = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     with path.open("a") as journal:
         for run in range(len(known), runs):
-            known.append(one_run(cell, run))
+            known.append(one_run(cell, first + run))
             journal.write(json.dumps(known[-1]) + "\n")
             journal.flush()
     return known[:runs]
@@ -127,6 +127,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--fraction", default="1/1", help="part of the grid, such as 1/4")
+    parser.add_argument("--first", type=int, default=0, help="number of the first run, which its draws follow from")
     parser.add_argument("--resume", type=Path, default=Path("build/two_way"), metavar="FOLDER")
     parser.add_argument("--only", default="", help="cells whose name has this text")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="of CPU after which no further cell is begun")
@@ -140,7 +141,7 @@ def main() -> None:
         path = arguments.resume / f"{cell.name}.jsonl"
         idle = arguments.show or time.process_time() > arguments.seconds
         runs = len(path.read_text().splitlines()) if idle and path.exists() else 0 if idle else arguments.runs
-        found[cell] = run_cell(cell, runs, arguments.resume) if runs else []
+        found[cell] = run_cell(cell, runs, arguments.resume, arguments.first) if runs else []
         print(f"{cell.name}: {len(found[cell])} runs, {time.process_time():.0f} s of CPU so far", file=sys.stderr, flush=True)
     held = sum(bool(runs) for runs in found.values())
     about = f"Parity tests at {100 * ALPHA:.0f} %, {held} of {len(found)} cells; rejections in %."

@@ -39,6 +39,7 @@ html_title = "evenscore"
 html_static_path = ["static"]
 html_css_files = ["evenscore.css"]
 html_sidebars = {"index": [], "cases": []}  # pages without neighbours
+html_context = {"default_mode": "auto"}  # else the theme complains on the first page
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {

@@ -16,14 +16,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """All Spark tests go to one process, so that they share one session; newer versions of pytest ignore the groups of xdist."""
+    """A file's tests go to one process, so that what they share is made once; all of Spark's to one, which share a session.
+
+    Newer versions of pytest ignore the groups of xdist.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
-    class OneSpark(LoadScopeScheduling):
+    class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return "spark" if "spark" in nodeid else nodeid
+            return "spark" if "spark" in nodeid else nodeid.split("::")[0]
 
-    return OneSpark(config, log)
+    return ByFile(config, log)
 
 
 def pytest_terminal_summary(terminalreporter):

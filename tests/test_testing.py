@@ -85,6 +85,21 @@ def test_a_tally_takes_no_columns(fair):
         assert_no_disparity(es.tally(few(fair), **COLUMNS), score="score")
 
 
+@pytest.mark.parametrize("asked", [{"at_least": 0.1}, {"at_most": 0.99}, {"max_difference": 0.9}, {"min_ratio": 0.01}])
+def test_assert_metric_fails_where_a_group_cannot_be_seen(asked):
+    """The last group has no positives, so that nothing is known of its tpr; the others are all right."""
+    from evenscore.testing import assert_metric
+
+    rng = np.random.default_rng(0)
+    data = {"s": rng.random(2000), "g": np.array(["a", "b", "c"])[np.arange(2000) % 3]}
+    data["y"] = ((rng.random(2000) < data["s"]) & (data["g"] != "c")).astype(int)
+    columns = {"score": "s", "outcome": "y", "group": "g", "user": None}
+    with pytest.raises(AssertionError, match="not known"):
+        assert_metric(data, "tpr", threshold=0.5, **asked, **columns)
+    seen = {name: column[data["g"] != "c"] for name, column in data.items()}
+    assert_metric(seen, "tpr", threshold=0.5, **asked, **columns)
+
+
 def test_assert_metric_holds_limits_not_estimates():
     from evenscore.testing import assert_metric
 

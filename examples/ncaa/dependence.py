@@ -63,7 +63,8 @@ def figure(path: Any) -> None:
     for ax, (unit, test) in zip(panels, tests().items(), strict=True):
         test.plot(ax=ax)
         ax.get_legend().remove()  # one pair: the title says it
-        ax.set_title(f"{titles[unit]}: {test.verdict}\nmen − women, line: gap, band: 95 %, p = {test.p_value:.2g}", fontsize=11)
+        p_value = "p < 0.0001" if test.p_value < 1e-4 else f"p = {test.p_value:.2g}"
+        ax.set_title(f"{titles[unit]}: {test.verdict}\nmen − women, line: gap, band: 95 %, {p_value}", fontsize=11)
     drawing.savefig(path, dpi=110)
 
 

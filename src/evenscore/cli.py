@@ -11,8 +11,10 @@ import contextlib
 import errno
 import io
 import os
+import shutil
 import signal
 import sys
+import textwrap
 import threading
 import time
 import traceback
@@ -171,5 +173,9 @@ def _forget_stdout() -> None:
 
 def _end_line(message: str) -> None:
     """A last message on stderr, in place of the progress."""
-    clear = "\r\x1b[K" if sys.stderr.isatty() else ""
-    click.echo(clear + visible(message), err=True, nl=False)
+    clear, text = "", visible(message)
+    if sys.stderr.isatty():  # no line ends within a word; what is piped keeps one line a message
+        clear, width = "\r\x1b[K", shutil.get_terminal_size().columns
+        fill = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False, subsequent_indent="    ").fill
+        text = "\n".join(map(fill, text.split("\n")))
+    click.echo(clear + text, err=True, nl=False)

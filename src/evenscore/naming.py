@@ -16,6 +16,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from evenscore.errors import OptionError, did_you_mean, listing, shortened
 
+TRUTH_VALUES = ("yes", "no", "true", "false")
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -42,7 +44,14 @@ class GroupNames:
     def _of_part(self, column: str, value: Any) -> str:
         if (column, str(value)) in self.texts:
             return self.texts[column, str(value)]
-        return f"{column} = {value}" if column and isinstance(value, int | float | Decimal) else str(value)
+        return f"{column} = {value}" if column and _says_little(value) else str(value)
+
+
+def _says_little(value: Any) -> bool:
+    """Whether a value is nothing without its column: a number, a truth value, or the word for one."""
+    if isinstance(value, str):
+        return value.lower() in TRUTH_VALUES
+    return isinstance(value, int | float | Decimal)
 
 
 NO_NAMES = GroupNames()

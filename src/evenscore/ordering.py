@@ -20,17 +20,16 @@ from evenscore.estimation.direction import outcomes_rise
 from evenscore.estimation.gaps import MIN_EFFECTIVE, skewed_words, tame_law
 from evenscore.estimation.inference import empirical_p, seeded
 from evenscore.estimation.multiplicity import holm
-from evenscore.estimation.pairwise import GroupPair, PairwiseTest
+from evenscore.estimation.pairwise import GroupPair, PairwiseTest, not_judged
 from evenscore.estimation.point_pairs import LIKELY, OwnCurve, PointPairs, own_curves, own_pairs, point_pairs, turn
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, join_reasons, largest
-from evenscore.tables import at_least, json_ready, label_text, number_text, values_of
+from evenscore.tables import at_least, json_ready, label_text, number_text, place_text, values_of
 from evenscore.tallies.tally_state import Tally, require_groups
 from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
 from evenscore.types import Floats, Ints, Mask
 
-UNSHOWN = "no misordering is shown"
 AUTO, RISING, FALLING = "auto", "rising", "falling"
 SIGN = {RISING: 1, FALLING: -1}
 CLEARLY = 0.005  # how often a pair of points would be taken to be in order beyond doubt though it is not
@@ -52,7 +51,7 @@ class Decline:
     @property
     def words(self) -> str:
         """In a sentence."""
-        low, high = number_text(self.low_score), number_text(self.high_score)
+        low, high = place_text(self.low_score), place_text(self.high_score)
         return (
             f"the score is not monotone in {label_text(self.group)}: the expected outcome {'falls' if self.fall > 0 else 'rises'} "
             f"by {number_text(abs(self.fall))} from score {low} to {high}"
@@ -134,7 +133,8 @@ class OrderingTest(PairwiseTest):
         """Why the verdict is what it is."""
         undecided = [pair for pair in self.pairs if pair.verdict == INCONCLUSIVE]
         if self.verdict == INCONCLUSIVE and len(undecided) > 1:
-            return "; ".join(dict.fromkeys(UNSHOWN if pair.judged else pair.reason for pair in undecided))
+            unshown = [none_shown(self.tolerance)] if any(pair.judged for pair in undecided) else []
+            return "; ".join([*unshown, *not_judged(self.pairs)])
         return join_reasons(self.pairs, self.verdict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -387,7 +387,7 @@ def judge_order(pair: OrderingPair, p_adjusted: float, alpha: float, tolerance: 
     # Of a pair that was judged before, at another level.
     for earlier in (DISPARITY, INCONCLUSIVE, *([PARITY] if tolerance is not None else [])):
         caveats = caveats.replace(_shown(pair, earlier, tolerance), "").strip("; ")
-    reason = "; ".join(filter(None, [caveats, _shown(pair, verdict, tolerance)]))
+    reason = "; ".join(filter(None, [_shown(pair, verdict, tolerance), caveats]))
     return replace(pair, p_adjusted=p_adjusted, verdict=verdict, reason=reason)
 
 
@@ -397,9 +397,14 @@ def _shown(pair: OrderingPair, verdict: str, tolerance: float | None) -> str:
     if verdict == DISPARITY:
         way = "above" if pair.worst > 0 else "below"
         return (
-            f"the expected outcome of {low} at score {number_text(pair.low_score)} is {number_text(abs(pair.worst))} {way} that of "
-            f"{high} at the higher score {number_text(pair.high_score)}; {at_least(pair.at_least)} pairs are misordered"
+            f"the expected outcome of {low} at score {place_text(pair.low_score)} is {number_text(abs(pair.worst))} {way} that of "
+            f"{high} at the higher score {place_text(pair.high_score)}; {at_least(pair.at_least)} pairs are misordered"
         )
     if verdict == PARITY:
         return f"for {low} and {high} no misordering beyond {tolerance:g} is compatible with the data"
-    return f"no misordering of {low} and {high} is shown"
+    return f"{none_shown(tolerance)} for {low} and {high}"
+
+
+def none_shown(tolerance: float | None) -> str:
+    """That no misordering is shown, or none that matters."""
+    return "no misordering is shown" if tolerance is None else f"no misordering beyond {tolerance:g} is shown"

@@ -104,7 +104,8 @@ class Plan(Table):
         unplanned = [f"{label_text(p.group_a)} and {label_text(p.group_b)}" for p in self.pairs if not np.isfinite(p.gap)]
         metric = self.method.startswith("decision_metrics")
         notes = [f"from {self.source}, method {self.method}" + ("" if metric else "; a gap at some scores only needs more users")]
-        return notes + [f"cannot be planned, the groups have too few users in common scores: {name}" for name in unplanned]
+        why = "a group has no rows that the metric is about" if metric else "the groups have too few users in common scores"
+        return notes + [f"cannot be planned, {why}: {name}" for name in unplanned]
 
 
 def _whole(users: float) -> int | None:
@@ -193,6 +194,8 @@ def plan(
         columns["score"] = score
     tally = require_enough(as_tally(tally, cast(DataColumns, columns), call="plan", threshold=threshold))
     require_groups(tally)
+    if source != "assumptions" and tally.item is not None:
+        source += f", with more values of {tally.item} in the same measure as more users"
     chosen = list(itertools.combinations(tally.groups, 2))
     total = sum(tally.n_users.values())
     if total == 0:

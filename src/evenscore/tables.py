@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import itertools
 import json
 import math
 import sys
+import textwrap
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -18,8 +20,10 @@ from evenscore.naming import GroupNames, current_names, in_names, own_names, pla
 from evenscore.naming import label_text as label_text
 
 ROWS, FEW = 40, 6  # of a table in a terminal, in full and where only what matters most is told
+SMALL_P = 0.0001  # below this a headline says no more
 CUT = 32  # characters of a cell in a table that would be too wide
 FRAMES = ("pandas", "polars", "pyarrow")
+KEY_COLUMNS = ("metric", "score", "threshold")  # that say, after the groups, what a row is about
 GROUP_COLUMNS = ("group", "group_a", "group_b", "low_group", "high_group", "reference")
 SPEAKING = ("__repr__", "_repr_html_", "to_dict", "plot", "_notes", "_title", "reason", "remarks", "disagreement", "sentence")
 
@@ -181,16 +185,30 @@ def values_of(record: Any, names: Iterable[str] | None = None) -> dict[str, Any]
 
 
 def number_text(value: Any) -> str:
-    """A number as a person would write it."""
+    """A number as a person would write it.
+
+    >>> [number_text(value) for value in (5.0, 0.0, 0.5, 41.27, 1803.87, 7)]
+    ['5', '0', '0.5000', '41.3', '1,803.9', '7']
+    """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return plain_label(value)
-    if isinstance(value, int):
-        return f"{value:,}"
+    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
+        return f"{value:,.0f}"
     if value != 0 and not 0.001 <= abs(value) < 100000:
         return f"{value:.2g}" if abs(value) < 0.001 else f"{value:,.0f}"
     return f"{value:.4f}" if abs(value) < 10 else f"{value:,.1f}"
+
+
+def place_text(score: float) -> str:
+    """A score in a sentence: a number without zeros that say nothing.
+
+    >>> place_text(2.1), place_text(0.15732), place_text(850.0)
+    ('2.1', '0.1573', '850')
+    """
+    text = number_text(score)
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
 
 def decimals(*values: float, digits: int = 2) -> int:
@@ -225,10 +243,12 @@ def figures(value: float, digits: int = 3, sign: str = "") -> str:
 def amount_text(value: float, sign: str = "") -> str:
     """A gap, an error or a mean in a sentence: as fine as a share needs it, and no finer where it is large.
 
-    >>> [amount_text(value) for value in (0.1234, 0.00012, 3.5, 41.27, 1803.87)]
-    ['0.123', '0.00012', '3.500', '41.3', '1,804']
+    >>> [amount_text(value) for value in (0.1234, 0.00012, 3.5, 41.27, 1803.87, 0.0)]
+    ['0.123', '0.00012', '3.500', '41.3', '1,804', '0']
     """
-    if value == 0 or 0.0005 <= abs(value) < 10:
+    if value == 0:
+        return "0"
+    if 0.0005 <= abs(value) < 10:
         return f"{value:{sign}.3f}"
     if abs(value) < 0.0005:
         return f"{value:{sign}.2g}"
@@ -244,25 +264,57 @@ def p_text(p_value: float) -> str:
     return f"{p_value:.3f}" if p_value >= 0.0005 else f"{p_value:.1e}"
 
 
+def p_short(p_value: float) -> str:
+    """A p-value for a headline; empty when there is none. The exact one stands in the tables."""
+    if math.isnan(p_value):
+        return ""
+    if p_value < SMALL_P:
+        return f"p < {SMALL_P:g}"
+    return f"p = {p_value:.2g}" if p_value < 0.0995 else f"p = {p_value:.2f}"
+
+
 def p_words(p_value: float) -> str:
     """A p-value to put after a sentence; empty when there is none."""
     return "" if math.isnan(p_value) else f" (p = {p_text(p_value)})"
 
 
+def dropped_words(dropped: Mapping[str, int], noun: str = "row", when: str = "") -> list[str]:
+    """How many rows were left out, by the column in which they have a null; of several columns a row may lack more than one.
+
+    >>> dropped_words({"age": 1}), dropped_words({"age": 12, "sex": 3})
+    (['1 row left out: age is null'], ['rows left out: age is null in 12, sex in 3; some may lack several'])
+    """
+    if len(dropped) <= 1:
+        return [f"{n:,} {noun}{'' if n == 1 else 's'} left out{when}: {name} is null" for name, n in dropped.items()]
+    (first, most), *others = sorted(dropped.items(), key=lambda item: -item[1])
+    listed = ", ".join([f"{first} is null in {most:,}", *(f"{name} in {n:,}" for name, n in others)])
+    return [f"{noun}s left out{when}: {listed}; some may lack several"]
+
+
 def cell_texts(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]], list[bool]]:
     """Header and cells of a table as text, and which columns are numbers."""
     names = list(rows[0])
-    body = [[_cell_text(n, v) for n, v in row.items()] for row in rows]
+    broken = [n for n in names if any(isinstance(row[n], float) and not row[n].is_integer() for row in rows if _is_known(row[n]))]
+    body = [[_cell_text(n, v, n in broken) for n, v in row.items()] for row in rows]
     numeric = [n not in GROUP_COLUMNS and all(map(_is_number, (row[n] for row in rows))) for n in names]
     return [n.replace("_", " ") for n in names], body, numeric
 
 
-def _cell_text(name: str, value: Any) -> str:
+def _is_known(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _cell_text(name: str, value: Any, broken: bool = False) -> str:
+    """broken: whether the column has fractions, and therefore whole numbers as many decimals."""
     if name == "group" and value is None:
         return "all groups"
     if name in GROUP_COLUMNS and value is not None:
         return label_text(value)
-    return p_text(value) if name.startswith("p_") and isinstance(value, float) else number_text(value)
+    if name.startswith("p_") and isinstance(value, float):
+        return p_text(value)
+    if broken and isinstance(value, float) and value.is_integer() and abs(value) < 100_000:
+        return f"{value:.4f}" if abs(value) < 10 else f"{value:,.1f}"
+    return number_text(value)
 
 
 def _is_number(value: Any) -> bool:
@@ -291,21 +343,44 @@ def shorten(text: str, limit: int) -> str:
 def text_table(rows: Sequence[dict[str, Any]], limit: int = ROWS, width: int = 80) -> str:
     """An aligned table for a terminal, numbers to the right; columns that do not fit side by side go on below, with the first ones.
 
-    Before that, long names of columns take two lines, and long words are cut off.
+    Before that, long names of columns take two lines, and, if that is not enough, long words are cut off. Reasons are sentences,
+    and stand below the table.
     """
     if not rows:
         return "  (no rows)"
-    header, body, numeric = cell_texts(rows[:limit])
+    reasons = _reasons(rows[:limit], width)
+    header, body, numeric = cell_texts([{name: row[name] for name in row if name != "reason"} for row in rows[:limit]])
     body = [[printable(cell) for cell in line] for line in body]
     columns: list[list[Any]] = [[[name], [line[i] for line in body], numeric[i]] for i, name in enumerate(header)]
-    n_keys = sum(name in GROUP_COLUMNS for name in list(rows[0])[:2]) or 1
+    n_keys = len(_keys(rows[0])) or 1
     if _table_width(columns) > width:
         for column in columns:
             column[0] = _two_lines(column[0][0])
+    if _table_width(columns) > width:
+        for column in columns:
             column[1] = [shorten(cell, min(CUT, width // 3)) for cell in column[1]]
     blocks = [_block(side) for side in _side_by_side(columns, n_keys, width)]
     more = [f"  ... {len(rows) - limit:,} more rows"] if len(rows) > limit else []
-    return "\n".join(["\n\n".join(blocks), *more])
+    return "\n".join(["\n\n".join(blocks), *more, *reasons])
+
+
+def _keys(row: dict[str, Any]) -> list[str]:
+    """The columns that a row begins with and that say what it is about: one or two groups, a metric, a score."""
+    return list(itertools.takewhile(lambda name: name in GROUP_COLUMNS or name in KEY_COLUMNS, row))[:3]
+
+
+def _reasons(rows: Sequence[dict[str, Any]], width: int) -> list[str]:
+    """Why numbers are missing, a sentence for each reason with what it is about."""
+    about: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        if row.get("reason"):
+            first, *others = (_cell_text(name, row[name]) for name in _keys(row) or list(row)[:1])
+            about.setdefault(row["reason"], {}).setdefault(first, []).append(" ".join(others))
+    texts = []
+    for reason, found in about.items():
+        names = [f"{first} ({', '.join(others)})" if all(others) and len(others) < 4 else first for first, others in found.items()]
+        texts.append(f"{', '.join(printable(name) for name in names[:FEW])}{', ...' if len(names) > FEW else ''}: {reason}")
+    return [line for text in texts for line in textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ")]
 
 
 def _two_lines(name: str) -> list[str]:

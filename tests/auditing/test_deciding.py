@@ -74,7 +74,7 @@ def test_no_overlap_has_no_gap_and_the_headline_is_the_misordered_share(misorder
     document = misordered.to_dict()
     assert document["max_gap"] is document["shown_gap"] is document["headline"]["max_gap"] is None
     assert 0 < document["headline"]["misordered_at_least"] <= document["headline"]["misordered_share"]
-    assert re.search(r"<h1[^>]*>[^<]*at least [\d.]+ % of pairs", misordered.to_html())
+    assert re.search(r"<h1[^>]*>[^<]*at least [\d.]+\s% of pairs", misordered.to_html())
 
 
 def test_outcomes_do_not_choose_the_test():

@@ -1,10 +1,14 @@
 """Data of kinds that nobody had in mind: what an audit said of them was wrong or more than it saw."""
 
+import re
+
 import numpy as np
 import pytest
 
 import evenscore as es
 from evenscore.ordering import FALLING, RISING
+from evenscore.report.findings import state
+from evenscore.report.wrapping import wrap
 from evenscore.tables import amount_text, figures
 
 NAMES = {"score": "s", "outcome": "y", "group": "g", "user": "u"}
@@ -172,3 +176,76 @@ def test_calibrated_points_do_not_favour_those_who_default():
     assert 0.1 < change["threshold_after"] < 0.5 and any("the other way round" in note for note in found.notes)
     mirrored = es.classification_impact(data | {"s": -points}, threshold=-660, positive="below", **NAMES)
     assert mirrored.of("b")["estimate"] == pytest.approx(change["estimate"], abs=0.01)
+
+
+def apart(n=1500):
+    """Two groups in order without a score in common."""
+    rng = np.random.default_rng(26)
+    group = np.arange(n) % 2
+    score = np.where(group == 0, 0.05 + 0.35 * rng.random(n), 0.6 + 0.35 * rng.random(n))
+    return frame(score, (rng.random(n) < score).astype(int), np.array(["a", "b"])[group])
+
+
+@pytest.mark.parametrize(("tolerance", "verdict"), [(0.05, "parity"), (None, "inconclusive")])
+def test_nothing_is_said_of_the_same_score_where_groups_have_none_in_common(tolerance, verdict):
+    """It said "PARITY: At the same s, the share with y differs by less than 5.0 points" of groups without a common score."""
+    audit = es.audit(apart(), tolerance=tolerance, repair=False, **NAMES)
+    assert audit.verdict == verdict
+    for said in (" ".join(repr(audit).split()), verbose(audit), audit.to_dict()["summary"][0]):
+        assert "At the same s" not in said and "No difference is shown" not in said
+        assert "stand for y more often" in said or "stands for y more often, by more than 5.0 points, than a higher one" in said
+
+
+def crowded(n=3000):
+    """Four of five scores are exactly 0."""
+    rng = np.random.default_rng(27)
+    score, group = np.where(rng.random(n) < 0.8, 0, rng.beta(2, 4, n)), np.arange(n) % 2
+    outcome = (rng.random(n) < 0.05 + 0.6 * score + 0.05 * group).astype(int)
+    return frame(score, outcome, np.array(["men", "women"])[group], rng.integers(0, 1500, n))
+
+
+@pytest.mark.parametrize("scale", ["auto", "rank"])
+def test_people_with_one_score_are_one_point(scale):
+    """It gave gaps "at 7.7e-07", where nobody is, and called people who all score 0 misordered."""
+    audit = es.audit(crowded(), scale=scale, repair=False, **NAMES)
+    found = audit.subjects[0]
+    (pair,) = found.parity.pairs
+    assert audit.verdict == "disparity" and np.count_nonzero(pair.score < 0.001) == 1 and pair.score[0] == 0
+    assert all(own.low_score == 0 or own.low_score > 0.001 for own in found.ordering.pairs)
+    assert found.ordering.verdict == "inconclusive"
+    said = repr(audit) + verbose(audit)
+    assert not re.search(r"(at|score|scores|from|to) \d\.\de-", said) and "the bandwidth is" not in said
+
+
+def test_scores_without_a_tie_have_none():
+    rng = np.random.default_rng(28)
+    score = rng.random(2000)
+    for scale in ("auto", "score", "rank"):
+        assert es.tally(frame(score, score > 0.5, np.arange(2000) % 2), scale=scale, **NAMES).lattice.ties is None
+
+
+def test_groups_without_common_scores_are_told_of_their_order_only():
+    """The null hypothesis, the badge of the page and the gate spoke of people with the same score, of whom there are none."""
+    audit = es.audit(credit_points(3, n=6000), repair=False, tolerance=0.2, **NAMES)
+    assert audit.verdict == "parity"
+    assert "null hypothesis: people with the same score" not in verbose(audit)
+    assert f"null hypothesis: {audit.subjects[0].ordering.null}" in verbose(audit)
+    assert state(audit.subjects[0], 0.2) == "In order within 20 points"
+    assert audit.check().reason == "groups without common scores are shown to be in order within 0.2"
+
+
+def test_with_weights_nobody_is_said_to_weigh_the_same():
+    rng = np.random.default_rng(4)
+    score = rng.random(600)
+    data = frame(score, (rng.random(600) < score).astype(int), np.repeat(["a", "b"], 300)) | {"w": rng.uniform(0.5, 3, 600)}
+    told = verbose(es.audit(data, weight="w", repair=False, **NAMES))
+    assert "(each user counts by its weight)" in told and "each user counts by its weight, level" in told
+    assert "weighs the same" not in told and "counts once" not in told
+
+
+def test_a_number_stays_beside_what_it_is():
+    """Lines ended in "p =" and in "14.8"."""
+    for width in range(20, 40):
+        lines = wrap("The share is 14.8 % of all people, and so it is shown (p = 0.0022), or p < 0.001 at best", width)
+        assert not any(re.search(r"(\bp|\bp [=<]|14\.8)$", line) for line in lines)
+        assert "\u00a0" not in "".join(lines)

@@ -51,7 +51,7 @@ def test_unknown_and_missing_groups(calibrator):
         es.DataError, match=r"2 unknown and 1 missing of 4 labels.*9.*knows 0, 1; 1 is known as int.*'pooled'.*'keep'"
     ):
         calibrator.transform(scores, groups)
-    with pytest.warns(es.EvenscoreWarning, match="3 rows of unknown or missing groups got the map of everybody"):
+    with pytest.warns(es.EvenscoreWarning, match="3 rows of unknown or missing groups got the pooled map"):
         pooled = calibrator.transform(scores, groups, on_unknown="pooled")
     np.testing.assert_array_equal(pooled[1:], calibrator.pooled.at(scores[1:]))
     with pytest.warns(es.EvenscoreWarning, match="kept their scores"):

@@ -66,5 +66,20 @@ def test_packs_count_what_the_data_shows(table, tmp_path):
     assert "no legal advice" in card
 
 
+@pytest.mark.parametrize("positive", ["above", "below"])
+def test_scoring_rates_are_about_the_median_of_all_applicants(table, positive):
+    """Also of those whose category is not known; counts are those of rows, ties with the median on neither side."""
+    rows = np.genfromtxt(table, delimiter=",", names=True, dtype=None, encoding="utf-8")
+    asked = ("--score", "s", "--group", "h", "--independent", "--nulls", "drop", "--threshold", "median", "--positive", positive)
+    text = run(table, *asked, "--pack", "ll144").output
+    median = np.median(rows["s"])
+    assert median != np.median(rows["s"][rows["h"] != ""])  # which is not what the rule asks for
+    for group in ("x", "y"):
+        mine = rows["s"][rows["h"] == group]
+        passed = (mine > median if positive == "above" else mine < median).sum()
+        assert f"| {group} | {len(mine):,} | {passed:,} | {passed / len(mine):.4f} |" in text
+    assert "also of those whose category is unknown" in text
+
+
 def test_report_needs_a_pack(table):
     assert "--pack" in str(run(table, *COLUMNS, "--threshold", 0.5, "--report", "x.md").exception)

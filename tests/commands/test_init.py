@@ -9,6 +9,8 @@ import pytest
 from processes import run
 
 import evenscore as es
+from evenscore.commands.guessing import guess_roles
+from evenscore.engines.column_facts import find_facts
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 QUICK = ["--method", "bonferroni", "--no-repair"]
@@ -67,6 +69,13 @@ def test_the_examples_run_from_data_to_report(name, tmp_path):
     assert columns == KNOWN[name]
     assert all(column in done.stdout for role, column in columns.items() if role != "nulls")
     audited(tmp_path)
+
+
+def test_a_column_called_user_is_taken_in_a_file_of_a_few_rows(tmp_path):
+    """Independence is not what a file says that has users."""
+    (tmp_path / "few.csv").write_text("user,risk,ill,sex\n1,0.2,0,m\n1,0.4,1,m\n2,0.7,1,f\n3,0.1,0,f\n")
+    found = {guess.role: guess.name for guess in guess_roles(find_facts(tmp_path / "few.csv"), {}).values()}
+    assert found == {"score": "risk", "outcome": "ill", "group": "sex", "user": "user"}
 
 
 def test_without_users_rows_are_independent_and_that_is_said(tmp_path):
@@ -137,6 +146,19 @@ def test_what_is_given_is_taken_and_the_rest_guessed(tmp_path):
     columns, done = started("a.csv", tmp_path, "--score", "other")
     assert columns == {"score": "other", "outcome": "y", "group": "sex", "user": "id"}
     assert "(or" not in done.stdout
+
+
+def test_a_column_that_users_share_is_named_as_one_that_may_be_an_item(tmp_path):
+    """By what it holds: partners whom many meet, and no number that each person goes through."""
+    rng = np.random.default_rng(0)
+    data = rows(1200).assign(person=np.repeat(range(60), 20), turn=np.tile(range(20), 60), partner=rng.integers(0, 90, 1200))
+    data["sex"] = data["person"] % 2
+    data.to_parquet(tmp_path / "a.parquet")
+    columns, done = started("a.parquet", tmp_path)
+    assert columns["user"] == "person" and "item" not in columns  # that is for whoever reads it to say
+    listed = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert listed["partner"].endswith("item ?") and "item" not in listed["turn"]
+    assert '# item = "partner"' in (tmp_path / "evenscore.toml").read_text(encoding="utf-8")
 
 
 def test_a_decimal_comma_is_a_number(tmp_path):

@@ -138,7 +138,7 @@ def test_a_row_with_two_nulls_is_dropped_once_and_counted_in_both_columns():
     data = change(s=ROWS["s"]) | {"v": change([9, 11], v=ROWS["v"])["v"]}
     tally = es.tally(data, **NAMES, weight="v", nulls="drop")
     assert tally.dropped == {"s": 4, "v": 2} and sum(tally.n_rows.values()) == N_ROWS - 5
-    assert "4 rows left out: s is null" in repr(tally)
+    assert "rows left out: s is null in 4, v in 2; some may lack several" in repr(tally)
 
 
 def test_dropping_everything_says_why():

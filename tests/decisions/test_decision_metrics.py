@@ -66,46 +66,34 @@ def rate(rows, weight, event):
     return float((weight * event).sum() / weight.sum())
 
 
-def check_equal(data, options, threshold, positive, weighting):
-    at = dict.fromkeys(range(3), threshold) if not isinstance(threshold, dict) else threshold
-    result = es.decision_metrics(
-        data, threshold=threshold, positive=positive, weighting=weighting, **NAMES, **options, cuts=sorted(set(at.values()))
-    )
-    by_metric = {name: [[], [], []] for name in METRICS}
-    for g in range(3):
-        for name, piece in pieces(data, g, at[g], positive, weighting).items():
+def check_equal(data, result, at, positive, weighting):
+    """Every metric of every group, of everybody and between groups; gives the pieces of each group."""
+    by_group = [pieces(data, g, at[g], positive, weighting) for g in range(3)]
+    for g, found in enumerate(by_group):
+        for name, piece in found.items():
             assert result.by_group[g][name] == pytest.approx(rate(*piece), rel=1e-12, abs=1e-12)
-            for total, part in zip(by_metric[name], piece, strict=True):
-                total.append(part)
-    for name, parts in by_metric.items():
-        wanted = rate(*(np.concatenate(part) for part in parts))
-        assert result.overall[name]["estimate"] == pytest.approx(wanted, rel=1e-12, abs=1e-12)
+    for name in METRICS:
+        together = (np.concatenate(parts) for parts in zip(*(found[name] for found in by_group), strict=True))
+        assert result.overall[name]["estimate"] == pytest.approx(rate(*together), rel=1e-12, abs=1e-12)
+    assert len(result.comparisons) == 3 * len(METRICS)
     for row in result.comparisons:
-        a, b = (result.by_group[row[side]][row["metric"]] for side in ("group_a", "group_b"))
+        a, b = (rate(*by_group[row[side]][row["metric"]]) for side in ("group_a", "group_b"))
         assert row["difference"] == pytest.approx(a - b, abs=1e-12)
         assert row["ratio"] == pytest.approx(a / b, rel=1e-12)
-    return result
+    return by_group
 
 
-@pytest.mark.parametrize(
-    "options", list(itertools.product([False, True], repeat=4)), ids=lambda flags: "".join("01"[f] for f in flags)
-)
-def test_equals_numpy_on_rows(options):
-    weights, counts, unlabelled, spanning = options
-    data, more = make(weights=weights, counts=counts, unlabelled=unlabelled, spanning=spanning)
-    weighting, positive = ("user", "above") if weights != counts else ("row", "below")
-    check_equal(data, more, 0.4, positive, weighting)
-
-
-@pytest.mark.parametrize("weighting", ["user", "row"])
-@pytest.mark.parametrize("positive", ["above", "below"])
-def test_by_group_thresholds_and_discrete_scores(weighting, positive):
-    check_equal(*make(unlabelled=True), {0: 0.5, 1: 0.4, 2: 0.31}, positive, weighting)
-    data, options = make(discrete=True, weights=True)
-    result = es.decision_metrics(data, threshold=0.45, positive=positive, weighting=weighting, **NAMES, **options)
-    for name, piece in pieces(data, 1, 0.45, positive, weighting).items():
-        assert result.by_group[1][name] == pytest.approx(rate(*piece), rel=1e-12)
-    assert not result.errors
+def check_covariance(data, rates, by_group, *, unlabelled):
+    """Residuals of users, by a loop over metrics, within and between groups that share users, and of everybody."""
+    together = {name: [np.concatenate(part) for part in zip(*(own[name] for own in by_group), strict=True)] for name in METRICS}
+    whole = rates.table.overall
+    for found, parts in ((rates.levels.cover, by_group), (whole.matrix @ whole.around.residual @ whole.matrix, [together])):
+        users = np.array([influence(data, own[name], 300) for own in parts for name in METRICS])
+        wanted = users @ users.T
+        selection = np.arange(len(users)) % 9 == 0
+        if unlabelled:
+            wanted[selection[:, None] != selection[None, :]] = 0  # not kept where rows have no outcome
+        np.testing.assert_allclose(found, wanted, atol=1e-12)
 
 
 def influence(data, piece, n_users):
@@ -114,23 +102,72 @@ def influence(data, piece, n_users):
     return np.bincount(data["u"][rows], residual, minlength=n_users)
 
 
-@pytest.mark.parametrize("unlabelled", [False, True])
-def test_covariance_is_that_of_users(unlabelled):
-    """Residuals of users, by a loop over metrics, within and between groups that share users."""
+@pytest.mark.parametrize(
+    "options", list(itertools.product([False, True], repeat=4)), ids=lambda flags: "".join("01"[f] for f in flags)
+)
+def test_equals_numpy_on_rows(options):
+    """Weights, counts, unlabelled rows and users of several groups, all crossed with weighting and positive side."""
     from evenscore.decisions import Rates
 
-    data, options = make(unlabelled=unlabelled, weights=True)
-    tally = es.tally(data, **NAMES, **options, cuts=[0.4])
+    weights, counts, unlabelled, spanning = options
+    data, more = make(weights=weights, counts=counts, unlabelled=unlabelled, spanning=spanning)
+    tally = es.tally(data, **NAMES, **more, cuts=[0.4], cells=64)
+    assert bool(tally.n_spanning) is spanning and bool(sum(tally.n_unlabelled.values())) is unlabelled
+    for weighting, positive in itertools.product(("user", "row"), ("above", "below")):
+        result = es.decision_metrics(tally, threshold=0.4, positive=positive, weighting=weighting)
+        by_group = check_equal(data, result, [0.4] * 3, positive, weighting)
+        check_covariance(data, Rates.of(tally, 0.4, positive, weighting), by_group, unlabelled=unlabelled)
+        assert all(np.isfinite([row["ci_low"], row["ci_high"]]).all() for row in [*result.rows(), *result.overall.values()])
+
+
+@pytest.mark.parametrize("unlabelled", [False, True])
+def test_counts_are_rows_repeated(unlabelled):
+    """Not the estimates alone: limits, p-values and impact ratios too."""
+    data, more = make(weights=True, counts=True, unlabelled=unlabelled)
+    repeated = {name: np.repeat(column, data["n"]) for name, column in data.items() if name != "n"}
+    counted = es.tally(data, **NAMES, **more, cuts=[0.4], cells=64)
+    again = es.tally(repeated, **NAMES, **{**more, "count": None}, lattice=counted)
     for weighting in ("user", "row"):
-        levels = Rates.of(tally, 0.4, "above", weighting).levels
-        found = [pieces(data, g, 0.4, "above", weighting) for g in range(3)]
-        users = np.array([influence(data, own[name], 300) for own in found for name in METRICS])
-        wanted = users @ users.T
-        selection = np.arange(27) % 9 == 0
-        apart = selection[:, None] != selection[None, :]  # not kept where rows have no outcome
-        if unlabelled:
-            wanted[apart] = 0
-        np.testing.assert_allclose(levels.cover, wanted, atol=1e-12)
+        one, other = (es.decision_metrics(tally, threshold=0.4, weighting=weighting) for tally in (counted, again))
+        for table in ("table", "comparisons", "impact_ratios"):
+            for row, same in zip(getattr(one, table), getattr(other, table), strict=True):
+                for name, value in row.items():
+                    alike = pytest.approx(same[name], rel=1e-6, abs=1e-9, nan_ok=True) if isinstance(value, float) else same[name]
+                    assert value == alike or name == "reason"  # which may tell a number that is rounded otherwise
+
+
+@pytest.mark.parametrize("weighting", ["user", "row"])
+def test_selection_rates_are_those_of_all_rows_whatever_is_known_of_them(weighting):
+    """Rates, limits and impact ratios do not change when outcomes are made up for the rows that have none."""
+    data, more = make(weights=True, unlabelled=True)
+    every = {**data, "y": np.nan_to_num(data["y"])}
+    lattice = es.tally(data, **NAMES, **more, cuts=[0.4], cells=64)
+    one = es.decision_metrics(lattice, threshold=0.4, weighting=weighting)
+    other = es.decision_metrics(es.tally(every, **NAMES, weight="v", lattice=lattice), threshold=0.4, weighting=weighting)
+    names = ("estimate", "ci_low", "ci_high", "effective_users")
+    for row, same in [(one.of(g, "selection_rate"), other.of(g, "selection_rate")) for g in range(3)] + [
+        (one.overall["selection_rate"], other.overall["selection_rate"])
+    ]:
+        assert [row[name] for name in names] == pytest.approx([same[name] for name in names], rel=1e-9)
+    for row, same in zip(one.impact_ratios, other.impact_ratios, strict=True):
+        assert (row["ci_low"], row["ci_high"]) == pytest.approx((same["ci_low"], same["ci_high"]), rel=0.01)  # of joint draws
+
+
+@pytest.mark.parametrize("weighting", ["user", "row"])
+@pytest.mark.parametrize("positive", ["above", "below"])
+def test_by_group_thresholds_and_discrete_scores(weighting, positive):
+    from evenscore.decisions import Rates
+
+    data, options = make(unlabelled=True)
+    at = {0: 0.5, 1: 0.4, 2: 0.31}
+    asked = {"threshold": at, "positive": positive, "weighting": weighting}
+    tally = es.tally(data, **NAMES, **options, cuts=sorted(at.values()), cells=64)
+    by_group = check_equal(data, es.decision_metrics(tally, **asked), at, positive, weighting)
+    check_covariance(data, Rates.of(tally, **asked), by_group, unlabelled=True)
+    data, options = make(discrete=True, weights=True)
+    result = es.decision_metrics(data, threshold=0.45, positive=positive, weighting=weighting, **NAMES, **options)
+    check_equal(data, result, [0.45] * 3, positive, weighting)
+    assert not result.errors
 
 
 def test_limits_of_single_rows_are_score_limits():
@@ -207,9 +244,68 @@ def test_reference_tolerance_and_small_groups():
     assert [row["reference"] for row in result.impact_ratios] == [2, 2, 2]
     data["g"][:100], data["g"][100:] = 2, data["g"][100:] % 2
     small = es.decision_metrics(data, threshold=0.4, min_share=0.02, weighting="row", **NAMES)
-    assert small.left_out == {2: "less than 0.02 of the sample"} and np.isnan(small.impact_ratios[2]["ratio"])
+    assert small.left_out == {2: "less than 2 % of the sample"} and np.isnan(small.impact_ratios[2]["ratio"])
     assert all(2 not in (row["group_a"], row["group_b"]) for row in small.comparisons)
     assert np.isfinite(small.of(2, "tpr")["ci_low"])
+
+
+def test_nobody_selected_in_many_rows_of_few_users():
+    """The upper limit is that of 60 users, whose rows may be all alike, and not of 480 rows: exactly 6.0 % of users."""
+    data = {"s": np.r_[np.zeros(480), np.ones(480)], "y": np.tile([0, 1], 480), "g": np.repeat([0, 1], 480)}
+    data["u"] = np.repeat(np.arange(120), 8)
+    assert 0.04 < es.decision_metrics(data, threshold=1.0, **NAMES).of(0, "selection_rate")["ci_high"] < 0.08
+
+
+def test_adjusted_p_values_allow_for_all_comparisons():
+    data, _ = make(seed=5)
+    data["g"] = data["u"] % 3  # groups that do not differ but by chance
+    data["y"] = (np.random.default_rng(6).random(len(data["s"])) < 0.5).astype(int)
+    rows = [row for row in es.decision_metrics(data, threshold=0.4, **NAMES).comparisons if row["metric"] not in ("fnr", "tnr")]
+    smallest = min(rows, key=lambda row: row["p_value"])
+    assert 3 * smallest["p_value"] < smallest["p_adjusted"] <= 21 * smallest["p_value"] * 1.2  # 21 comparisons; draws vary
+    assert all(row["p_adjusted"] >= row["p_value"] for row in rows)
+
+
+@pytest.mark.parametrize("tolerance", [0.1, 0.2])
+def test_with_a_tolerance_the_order_of_groups_does_not_matter(tolerance):
+    data, _ = make(n=4000, spanning=False)
+    other = data | {"g": 2 - data["g"]}
+    plain, one, two = (
+        {frozenset((row["group_a"], row["group_b"])): row for row in found.comparisons if row["metric"] == "selection_rate"}
+        for found in (
+            es.decision_metrics(data, threshold=0.4, **NAMES),
+            *(es.decision_metrics(each, threshold=0.4, tolerance=tolerance, **NAMES) for each in (data, other)),
+        )
+    )
+    verdicts = set()
+    for pair, row in one.items():
+        same = two[frozenset(2 - group for group in pair)]
+        assert row["verdict"] == same["verdict"] and row["difference"] == pytest.approx(-same["difference"])
+        assert row["p_value"] == pytest.approx(same["p_value"], abs=1e-9) and row["p_value"] >= row["p_equal"]
+        assert row["detectable_difference"] > tolerance + 0.5 * plain[pair]["detectable_difference"]
+        assert row["verdict"] != "parity" or -tolerance < row["band_low"] <= row["band_high"] < tolerance
+        verdicts.add(row["verdict"])
+    assert len(verdicts) > 1
+
+
+def test_words_with_a_tolerance_are_about_differences_that_matter():
+    data, _ = make(n=6000, spanning=False)
+    words = {
+        size: " ".join(es.decision_metrics(data, threshold=0.4, tolerance=size, **NAMES)._notes()) for size in (0.01, 0.4, 0.9)
+    }
+    assert "groups are shown to differ by more than 0.01 in selection_rate" in words[0.01]
+    assert "no difference of more than 0.4 between groups is shown; all differences in" in words[0.4]
+    every = "selection_rate, prevalence, tpr, fpr, ppv, npv, accuracy are shown to be within 0.9"
+    assert every in words[0.9] and "no difference between" not in words[0.9]
+
+
+@pytest.mark.parametrize("label", [np.int64(2), np.str_("two")])
+def test_a_label_taken_from_an_array_names_its_group(label):
+    data, _ = make()
+    data["g"] = np.where(data["g"] == 2, label, np.full(1, 7, dtype=type(label)))
+    found = es.decision_metrics(data, threshold=0.4, reference=label, **NAMES)
+    assert {row["group_b"] for row in found.comparisons} == {label.item()} and len(found.groups) == 2
+    assert found.of(label, "tpr")["group"] == label.item()
 
 
 def test_interpolated_threshold_says_how_far_it_may_be_off():
@@ -275,6 +371,6 @@ def test_one_group_and_json():
     data, _ = make()
     data["g"][:] = 0
     result = es.decision_metrics(data, threshold=0.4, **NAMES)
-    assert not result.comparisons and result.impact_ratios[0]["reason"] == "there is one group only"
+    assert not result.comparisons and result.impact_ratios[0]["reason"] == "there is no other group to compare it with"
     json.dumps(result.to_dict(), allow_nan=False)
     assert np.isnan(result.difference("tpr")["estimate"])

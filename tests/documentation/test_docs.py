@@ -4,6 +4,8 @@ import inspect
 import re
 import subprocess
 import sys
+from html.parser import HTMLParser
+from urllib.parse import unquote
 
 import pytest
 from pages import ROOT, blocks, run_page, shown
@@ -54,6 +56,39 @@ def test_every_argument_and_what_comes_back_is_explained(name):
     assert sorted(filter(None, explained)) == sorted(inspect.signature(function).parameters)
 
 
+class Anchors(HTMLParser):
+    """What a built page links to, and the places in it that a link can lead to."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.places, self.links = set(), []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.places |= {found.get("id"), found.get("name")}
+        self.links += [found[name] for name in ("href", "src") if found.get(name)]
+
+
+def broken_links(folder):
+    """Links within the built pages to a file or a heading that is not there."""
+    pages = {path: Anchors(path) for path in folder.resolve().rglob("*.html") if "_static" not in path.parts}
+    for path, page in pages.items():
+        for link in page.links:
+            file, _, place = link.partition("#")
+            if re.match(r"[a-z]+:|//", link):
+                continue
+            target = (path.parent / unquote(file.split("?")[0])).resolve() if file else path
+            if not target.exists() or (place and target in pages and unquote(place) not in pages[target].places):
+                yield f"{path.name} links to {link}"
+
+
+def test_a_broken_link_is_found(tmp_path):
+    (tmp_path / "a.html").write_text('<h1 id="top"></h1><a href="b.html#here"></a><a href="#top"></a><a href="https://x.org"></a>')
+    (tmp_path / "b.html").write_text('<h1 id="there"></h1><a href="a.html#top"></a><a href="c.html"></a>')
+    assert sorted(broken_links(tmp_path)) == ["a.html links to b.html#here", "b.html links to c.html"]
+
+
 def test_the_documentation_builds_without_a_warning(tmp_path):
     pytest.importorskip("pydata_sphinx_theme", reason="the docs dependency group is not installed")
     done = subprocess.run(
@@ -80,3 +115,4 @@ def test_the_documentation_builds_without_a_warning(tmp_path):
     assert done.returncode == 0, done.stderr
     written = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert not re.findall(r'(?:src|href)="https?://[^"]+\.(?:js|css)', written), "a page must not fetch anything"
+    assert list(broken_links(tmp_path / "out")) == []

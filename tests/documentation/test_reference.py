@@ -33,6 +33,27 @@ def test_every_argument_has_a_type(name):
     assert inspect.signature(function).return_annotation not in (inspect.Signature.empty, "None")
 
 
+def documented(name):
+    """A public name, and the methods of a class."""
+    thing = getattr(es, name)
+    methods = inspect.getmembers(thing, callable) if inspect.isclass(thing) else []
+    return [thing, *(method for own, method in methods if not own.startswith("_"))]
+
+
+@pytest.mark.parametrize("name", es.__all__)
+def test_prose_is_not_taken_for_an_argument(name):
+    """What stands below the arguments has a heading of its own."""
+    for text in (inspect.getdoc(thing) or "" for thing in documented(name)):
+        for section in re.findall(r"Parameters\n-+\n(.*?)(?=\n\w+\n-+\n|\Z)", text, re.DOTALL):
+            odd = [
+                line
+                for line in section.splitlines()
+                if re.match(r"\S", line) and not re.match(r"\*{0,2}\w+(, \*{0,2}\w+)*( : |$)", line)
+            ]
+            assert odd == []
+    assert all("<Unsaid" not in str(inspect.signature(thing)) for thing in [getattr(es, name)] if inspect.isfunction(thing))
+
+
 def test_types_are_put_beside_arguments():
     lines = inspect.getdoc(es.parity_test).splitlines()
     types.add_types(None, "function", "evenscore.parity_test", es.parity_test, None, lines)

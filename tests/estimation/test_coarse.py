@@ -39,7 +39,10 @@ def test_points_at_which_cells_could_make_the_gap_are_left_out_and_counted():
     assert pair.too_coarse > 0 and result.to_dict()["pairs"][0]["too_coarse"] == pair.too_coarse
     notes = " ".join(result.remarks)
     assert f"{pair.too_coarse} points of the grid left out, one curve for both bends" in notes
-    assert "cells wide, so nothing inside a cell can be seen; there are 8 cells, 512 are possible: tally with more cells" in notes
+    assert (
+        "no wider than a cell, and nothing inside a cell can be seen; there are 8 cells, 512 are possible: tally with more cells"
+        in notes
+    )
 
 
 def test_too_few_cells_are_inconclusive_and_say_why():
@@ -59,9 +62,9 @@ def test_few_values_are_no_coarse_cells():
 
 def test_a_number_narrower_than_a_cell_is_marked_in_the_result():
     tally = es.tally(two_shapes(1), **NAMES, cells=16, scale="score")
-    assert any("the bandwidth 0.04 is only 0.6 cells wide" in note for note in es.parity_test(tally, bandwidth=0.04).remarks)
+    assert any("the bandwidth is no wider than a cell" in note for note in es.parity_test(tally, bandwidth=0.04).remarks)
     fine = es.tally(two_shapes(1), **NAMES)
-    assert not any("cells wide" in note for note in es.parity_test(fine, both=False).remarks)
+    assert not any("the bandwidth is" in note for note in es.parity_test(fine, both=False).remarks)
 
 
 @pytest.mark.parametrize("cells", [8, 16])

@@ -132,3 +132,9 @@ def test_a_single_cell_at_the_point_has_no_slope():
     u, one = np.zeros((1, 1)), np.ones((1, 1))
     assert np.isnan(local_fits(one, u, one, one, 1)).all() and np.isnan(local_fits(one, u, one, one, 2)).all()
     assert local_fits(one, u, one, one, 0) == 1
+
+
+def test_neighbours_that_the_kernel_hardly_reaches_give_no_infinite_value_and_no_warning():
+    for apart in np.linspace(30, 40, 500):
+        value = smoother(points=np.zeros(1), positions=np.array([0.0, apart]), weight=np.full(2, 1e-5), bandwidth=1.0)
+        assert not np.isinf(value.matrix).any()

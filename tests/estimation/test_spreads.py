@@ -12,7 +12,16 @@ from evenscore.estimation.gaps import estimate_gap
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.one_side import side_law, user_correlation
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.estimation.spreads import BORROWED_DF, BORROWED_EVENTS, RateLaw
+from evenscore.estimation.spreads import (
+    BORROWED_DF,
+    BORROWED_EVENTS,
+    Around,
+    Dependence,
+    RateLaw,
+    Scatter,
+    effective_users,
+    rate_law,
+)
 from evenscore.tallies.view import GroupView
 
 H = 0.15
@@ -202,3 +211,59 @@ def test_few_users_who_agree_borrow_from_both_and_more_the_heavier_the_tails():
     spread = np.array([(outcome[:1000] - mean).var() + (outcome[:1000].mean() - mean) ** 2, (1 - mean) ** 2])
     third = skewness * (spread * variance * sizes / users) ** 1.5 / sizes**2
     assert law.third[0] == pytest.approx(third[0] - third[1], rel=1e-9)
+
+
+def test_tails_of_a_side_are_those_of_all_its_rows():
+    """tail, spread and doubt against the rows themselves, around one level, with rows of unequal weight."""
+    rng, level = np.random.default_rng(5), 0.7
+    score, outcome, weight = rng.random(400), rng.lognormal(0, 1.5, 400), rng.uniform(0.5, 2, 400)
+    data = {"u": np.arange(400), "g": np.repeat(["a", "b"], 200), "s": score, "y": outcome, "w": weight}
+    tally = es.tally(data, user="u", group="g", score="s", outcome="y", weight="w")
+    view = compare_groups(tally, "a", "b", "row").a  # outcomes are deviations from the centre
+    scatter = Scatter.of(
+        Around.of(view, np.full(len(view.sums.W), level - tally.centre)), np.ones((1, len(view.sums.W))), np.array([200.0])
+    )
+    w, deviation = weight[:200] / weight[:200].mean(), outcome[:200] - level
+    variance = np.average(deviation**2, weights=w**2)
+    np.testing.assert_allclose(scatter.spread, variance, rtol=1e-9)
+    np.testing.assert_allclose(scatter.tail, np.average(deviation**3, weights=w**3) / variance**1.5, rtol=1e-9)
+    kurtosis = np.average(deviation**4, weights=w**4) / variance**2
+    np.testing.assert_allclose(scatter.doubt, (kurtosis - 1) * (w**4).sum() / (w**2).sum() ** 2 * scatter.effect, rtol=1e-9)
+
+
+def shared_luck(users, rows, rate, correlation, rng):
+    """0/1 outcomes whose users' rows at one rate have this correlation: a row has the user's number or one of its own."""
+    rates = np.broadcast_to(rate, (users, rows))
+    shared = rng.random((users, rows)) < np.sqrt(correlation)
+    outcome = np.where(shared, rng.random((users, 1)), rng.random((users, rows))) < rates
+    return {"u": np.repeat(np.arange(users), rows), "y": outcome.ravel().astype(float), "g": np.zeros(users * rows)}
+
+
+def test_rows_of_a_user_are_as_alike_as_they_are_at_one_score():
+    rng = np.random.default_rng(1)
+    score = rng.random((16_000, 5)).round(2)
+    curve = 0.004 * np.exp(4 * np.linspace(0, 1, 101))  # from .4 to 22 %
+    data = shared_luck(16_000, 5, 0.004 * np.exp(4 * score), 0.4, rng) | {"s": score.ravel()}
+    tally = es.tally(data, **NAMES, scale="score")
+    (view,) = GroupView.each(tally, "user")
+    fit = curve[np.round(view.score * 100).astype(int)]
+    # Whoever takes rows at all rates to be equally correlated finds .24.
+    assert user_correlation([view], [fit]) == pytest.approx(0.4, abs=0.06)
+
+
+def test_the_variance_follows_an_estimate_around_its_own_fit():
+    rate, estimates, variances, pulls = 0.1, [], [], []
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        data = shared_luck(150, 8, rate, 0.5, rng) | {"s": np.full(1200, 0.5)}
+        (view,) = GroupView.each(es.tally(data, **NAMES, scale="score", cells=8), "user")
+        matrix = np.full((1, len(view.sums.W)), 1 / view.sums.W.sum())
+        mean = float((matrix @ view.sums.Y)[0])
+        depend = Dependence.of(Around.of(view, np.full(len(view.sums.W), mean)), matrix, effective_users(view, matrix))
+        law, _ = rate_law(depend, np.zeros(1), 0.0, own_fit=True)
+        estimates.append(mean)
+        variances.append(rate * (1 - rate) * law.squares[0])
+        pulls.append(law.with_rate(np.array([rate])).pull[0])
+    together = np.cov(estimates, variances)[0, 1]
+    # Without the fit of its own it would be 3.6 times as much.
+    assert np.mean(pulls) == pytest.approx(together, rel=0.4)

@@ -46,7 +46,7 @@ FRAMES = {
 @pytest.mark.parametrize("weighting", ["user", "row"])
 def test_the_calibration_error_of_perfect_scores_ends(frame, weighting):
     with time_limit(SECONDS):
-        found = es.calibration_error(es.tally(FRAMES[frame], **NAMES), weighting=weighting)
+        found = es.calibration_error(es.tally(FRAMES[frame], **NAMES), weighting=weighting, same_scale=True)
     rows = {row["group"]: row for row in found.rows()}
     if "perfect" in rows:
         assert rows["perfect"]["estimate"] == pytest.approx(0, abs=1e-9)

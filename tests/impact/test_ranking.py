@@ -217,7 +217,7 @@ def test_bad_data(calibrator, data, message):
 def test_nulls_may_be_dropped_and_are_counted(calibrator):
     found = es.rank_impact(broken("query", 3, np.nan), **NAMES, calibrator=calibrator, nulls="drop")
     assert sum(row["items"] for row in found.rows()) == 11
-    assert any("1 items left out: query is null" in note for note in found.notes)
+    assert any("1 item left out: query is null" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(

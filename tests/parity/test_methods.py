@@ -12,12 +12,12 @@ import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.estimation.bands import shown_gap
 from evenscore.estimation.comparison import compare_groups
-from evenscore.estimation.gaps import comparison_grid, cumulative, estimate_gap, multiscale
+from evenscore.estimation.gaps import comparison_grid, cumulative, estimate_gap, multiscale, stack_processes
 from evenscore.estimation.inference import CommonNormals
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity import gap_under_null, parity_family
-from evenscore.parity.methods import AUTO, METHODS, _stack_covariance, components_of, detectable_gap, draw, gather
+from evenscore.parity.methods import AUTO, METHODS, components_of, detectable_gap, draw, gather
 
 DRAWN = ["sup", "multiscale", "l2", "cumulative", "combined"]
 
@@ -72,7 +72,7 @@ def test_processes_side_by_side_keep_their_covariance_and_have_that_of_rows_betw
         multiscale(comparison, null, points, Smoothing(bandwidth=h)),
         cumulative(comparison, null, bandwidth=h),
     ]
-    stacked = _stack_covariance(processes, null)
+    stacked = stack_processes(processes, null).covariance
     n = len(processes[0].values)
     for process, block in zip(processes, (stacked[:n, :n], stacked[n:, n:]), strict=True):
         # Which users a sum rests on is told a little differently for the pooled curve that is taken away.
@@ -354,7 +354,7 @@ def test_the_detectable_gap_is_found_four_times_in_five(method):
     judged = gap_under_null(comparison, smoothing, None)
     evidence = gather(components_of(method), judged.process, comparison, judged.null, judged.points, smoothing)
     drawn = draw(evidence, CommonNormals(0), 5000)
-    moved = evidence.shifted.z_of_gap(evidence.likelier * least, drawn.noise[:1000])
+    moved = evidence.shifted.z_of_gap(evidence.signs[0] * least, drawn.noise[:1000])
     limit = np.quantile(drawn.minima, 0.05)
     ranks = np.stack(
         [(drawn.statistics[:, k] >= value[:, None]).mean(axis=1) for k, value in enumerate(evidence.statistics(moved).T)], axis=1

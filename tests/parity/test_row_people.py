@@ -37,6 +37,18 @@ def test_the_sentence_says_both(repeated):
     assert [row["person"] for row in found.rows()] == ["row", "user"]
 
 
+def test_users_of_two_groups_count_once_and_items_are_named():
+    rng = np.random.default_rng(0)
+    user, item, score = rng.integers(0, 300, 6000), rng.integers(0, 60, 6000), rng.random(6000)
+    effect = rng.normal(0, 0.2, 60)[item]
+    data = {"s": score, "y": (rng.random(6000) < score + effect).astype(int), "g": item % 2, "u": user, "i": item}
+    by_users = es.rows_as_people(data, **NAMES)
+    assert by_users.n_users == 300 and "each user has 20 rows on average" in by_users.sentence
+    both = es.rows_as_people(data, **NAMES, item="i")
+    assert "rows of one user, and rows of one i, have something in common" in both.sentence
+    assert any("300 users and i" in panel.title for panel in fooled_panels(both))
+
+
 def test_careful_words_when_both_agree():
     rows = repeated_users(1500, seed=2, n_groups=2, rows_per_user=3, gap=0.4)
     found = es.rows_as_people(as_dict(rows), **NAMES)

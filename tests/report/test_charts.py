@@ -100,3 +100,9 @@ def test_what_is_drawn_on_given_axes_keeps_what_is_there(results):
 def test_a_result_without_a_picture_says_so():
     with pytest.raises(es.EvenscoreError, match="Truth has no picture"):
         es.simulate(10).truth.plot()
+
+
+def test_all_groups_together_are_grey_as_in_the_report(results):
+    ax = results["error"].plot().ax_
+    assert [line.get_color() for line in ax.lines].count("#8a95a3") > 0
+    matplotlib.pyplot.close("all")

@@ -10,6 +10,7 @@ from browser import complaints, needs_chromium, open_page, requests, start, viol
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.report.explorer import explorer_section, script_json, tolerance_stops, verdict_at
+from evenscore.report.pair_charts import pair_title
 from evenscore.tables import number_text
 
 LABELS = np.array(["a", '</script><script>alert("x")</script>', "c\u2028'd'"])
@@ -87,6 +88,21 @@ def test_tolerances_are_round_and_reach_every_verdict(audit):
     assert stops[0] == 0 and len(stops) <= 52 and all(len(f"{stop:g}") <= 6 for stop in stops)
     assert {verdict_at(pair, stops[-1], None) for pair in pairs} == {"parity"}
     assert tolerance_stops(pairs, 0.0123)[0] > 0 and 0.0123 in tolerance_stops(pairs, 0.0123)
+
+
+def test_limits_of_the_tolerance_are_rounded_outwards_and_told_once(audit):
+    """What is shown is no less than it is said to be, what is ruled out no more; the pair is called as elsewhere on the page."""
+    section = explorer_section(audit.subjects[0], "")
+    pairs = sorted(audit.subjects[0].parity.pairs, key=lambda pair: -abs(pair.max_gap))
+    rows = section.data["tolerances"]["rows"]
+    for pair, row in zip(pairs, rows, strict=True):
+        assert row["exceeds"] == "–" or 0 <= 100 * pair.exceeds - float(row["exceeds"].removesuffix(" points")) < 0.1
+        assert 0 <= float(row["within"].removesuffix(" points")) - 100 * pair.within < 0.1
+        assert row["name"] == pair_title(pair, pair.max_gap).replace("\n", " ")
+    told = re.findall(r"[\d.]+ points", section.answer)
+    assert told == [
+        max((row[end] for row in rows if row[end] != "–"), key=lambda text: float(text.split()[0])) for end in ("exceeds", "within")
+    ]
 
 
 def test_no_word_can_end_the_numbers():

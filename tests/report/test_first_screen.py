@@ -1,13 +1,17 @@
 """What is read in ten seconds is what was shown, no more: the headline, the pairs, the facts, and what fades."""
 
 import re
+import shlex
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import evenscore as es
+from evenscore.cli import cli
 from evenscore.report.curve_charts import FEW_USERS, curve_chart
 from evenscore.report.findings import amount, headline, shown_pairs
+from evenscore.report.html import prose
 from evenscore.report.sections import audit_document
 from evenscore.tables import at_least, decimals
 
@@ -122,3 +126,24 @@ def test_numbers_are_written_alike(uneven):
     assert amount(subject, 0.163, 0.09, 0.23) == ["16", "9", "23"] and amount(subject, 0.0412) == ["4.1"]
     assert amount(subject, 0.12, 0.0041, 0.2) == ["12.0", "0.4", "20.0"]
     assert decimals(0.0) == 1
+
+
+def test_names_that_would_run_into_a_sentence_are_quoted():
+    audit = es.audit(drawn({"40 and older": 0.0, "younger": 0.0}), **COLUMNS, repair=False)
+    assert audit_document(audit).first.headline.startswith(
+        "At the same risk, no difference in ill is shown between “40 and older” and younger"
+    )
+
+
+def test_sentences_of_a_page_have_minus_signs_and_break_at_no_number():
+    told = prose("from -0.5 to 12 % (-3 to 4, p = 0.02; p < 0.0001) of a-1")
+    assert told == "from −0.5 to 12\u00a0% (−3 to 4, p\u00a0=\u00a00.02; p\u00a0<\u00a00.0001) of a-1"
+
+
+def test_the_next_command_of_a_saved_tally_runs(tmp_path, monkeypatch):
+    """It has its columns, and cannot be split."""
+    monkeypatch.chdir(tmp_path)
+    es.tally(drawn({"ash": 0.0, "cedar": 0.25}), **COLUMNS).save("towns.tally")
+    step = audit_document(es.audit("towns.tally", repair=False)).first.step
+    done = CliRunner().invoke(cli, shlex.split(step[1])[1:])
+    assert done.exit_code == 0 and (tmp_path / "repair.json").is_file(), done.output

@@ -40,7 +40,7 @@ def n_printed(driver):
     return len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(driver.execute_cdp_cmd("Page.printToPDF", paper)["data"])))
 
 
-@pytest.mark.parametrize("state", ["nhanes", "ncaa", "one_person", "order", "nothing_judged"])
+@pytest.mark.parametrize("state", ["nhanes", "ncaa", "one_person", "order", "nothing_judged", "three_attributes"])
 def test_every_state_is_quiet_and_axe_finds_nothing(driver, write, state):
     page = write(state)
     dark(driver, False)
@@ -64,6 +64,8 @@ def test_the_audit_of_nhanes_is_short(driver, write):
     assert driver.execute_script("return document.documentElement.scrollHeight") <= 4500
     assert write("nhanes").stat().st_size < 300_000
     assert 2 <= n_printed(driver) <= 5
+    heights = "return [...document.querySelectorAll('.next .option')].map((each) => each.getClientRects().length)"
+    assert set(driver.execute_script(heights)) == {1}  # no line ends within "--user"
     assert "--nulls drop" in driver.find_element("css selector", ".next code").text  # so that it reads the same rows
 
 

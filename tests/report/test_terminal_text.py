@@ -41,6 +41,17 @@ def test_it_says_who_what_and_how_large(many):
     assert repr(many) == str(many) == many.text(width=80)
 
 
+def test_with_a_tolerance_pairs_are_not_said_to_be_alike():
+    """The larger gaps exceed the tolerance; of the others no more is said than that this is not shown."""
+    text = " ".join(audit_of(3, tolerance=0.05).text(width=120).split())
+    assert "not shown to differ by more than 5.0 points (" in text
+
+
+def test_words_of_a_table_are_cut_only_where_names_in_two_lines_are_not_enough():
+    row = {"group": "a", "a long name": 1, "another long name": 2, "map": "local linear, bandwidth 0.236"}
+    assert "local linear, bandwidth 0.236" in text_table([row], width=60)
+
+
 def test_tables_that_are_too_wide_go_on_below():
     row = {"group": "a", **{f"a long name of column {number}": 0.123456 for number in range(12)}}
     lines = text_table([row, row], width=60).splitlines()
@@ -48,6 +59,14 @@ def test_tables_that_are_too_wide_go_on_below():
     assert " ".join(lines).count("0.1235") == 24
     narrow = text_table([{"group": "a", "x": 1}])
     assert narrow == "  group  x\n  a      1"
+
+
+def test_each_part_of_a_wide_table_says_which_metric_it_is_about_and_reasons_stand_whole_below():
+    why = "only 15 users; with fewer than 20 users or items chance cannot be told"
+    row = {"group_a": "one", "group_b": "other", "metric": "tpr", **{f"number_{i}": 0.5 for i in range(6)}, "reason": ""}
+    lines = text_table([row, row | {"metric": "fpr", "reason": why}], width=60).splitlines()
+    assert sum(line.split()[:3] == ["one", "other", "fpr"] for line in lines) == 2
+    assert " ".join(" ".join(lines[-2:]).split()) == f"one (other fpr): {why}" and "reason" not in " ".join(lines)
 
 
 def test_there_is_no_terminal_here():

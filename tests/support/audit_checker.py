@@ -21,8 +21,9 @@ LISTS = ("points", "curves", "calibrator", "versions", "sources")
 # What is said of the method and not of the data.
 OF_THE_METHOD = re.compile(
     r"with probability 0\.8|fewer than (?:10|20|30)\b|at least (?:10|20) are needed|have 10 effective|0/1|0 or 1"
-    r"|p below 0\.004|split \d/\d|\b0 (?:and|to) 1\b|\b9\d(?:\.\d+)? %,? (?:for the whole|for all scores|limits|band)"
-    r"|0\.5 of a user|less than 1 % of data sets|4 times out of 5|p < 0\.0001|would be below 0\.8 in",
+    r"|p below 0\.004|split \d/\d|(?<![.,\w])0 (?:and|to) 1(?![.,]?\w)"
+    r"|\b9\d(?:\.\d+)? %,? (?:for the whole|for all scores|limits|band)"
+    r"|0\.5 of a user|(?:less than 1|more than 99) % of data sets|4 times out of 5|p < 0\.0001|would be below 0\.8 in",
     re.IGNORECASE,
 )
 # Why something cannot be told, and what was read: said in words alone.
@@ -33,7 +34,7 @@ DIAGNOSIS = re.compile(
     r"|at scores? \S+(?: to \S+)?(?=[;.](?:\s|$)|$)|at (?:\d+ of \d+ )?scores from \S+ to [^\s;]+"
     r"|in one of the \d+ cells, from \S+ to [^\s,]+|there are \d+ cells|\d+ of [\d,]+ cells|users in all\)"
     r"|[\d,]+ users (?:occur )?in more than one|of whom [\d,]+ are in more than one"
-    r"|only \S+ cells wide|group \S+ has only \d+ users|\(mean \S+\)"
+    r"|at most \d+ cells wide|group \S+ has only \d+ users|\(mean \S+\)"
     r"|outcomes have mean \S+ and standard deviation [\d.,]+|an outcome of \S+ is out of reach"
     r"|an outcome of \S+ is not attained exactly; the nearest is \S+|not monotone \(off by \S+ at score \S+\)"
     r"|the bandwidth \S+|[\d,]+ of [\d,]+ cells are left|[\d,]+ more (?:pairs|rows?)|in \d+ pairs of groups some|[^;:]*…$",
@@ -129,7 +130,7 @@ def _page_texts(page: str) -> list[str]:
 
 def _without_sliders(page: str) -> tuple[str, list[str]]:
     """The page, and the sections that have sliders, whose numbers are in the page itself."""
-    pattern = r'<section aria-labelledby="[^"]*explorer-title">.*?</section>'
+    pattern = r'<section aria-labelledby="[^"]*explorer-title\b[^"]*">.*?</section>'
     return re.sub(pattern, " ", page, flags=re.S), re.findall(pattern, page, flags=re.S)
 
 
@@ -176,8 +177,10 @@ def _unknown_numbers(text: str, document: dict[str, Any], pool: set[float]) -> l
     for name in sorted(_labels(document), key=len, reverse=True):
         plain = re.sub(rf"(?<!\w)(?<!\d[.,]){re.escape(name)}(?!\w|[.,]\d)", " ", plain)  # "1" is a group, not part of 1,333
     half_widths = _half_widths(document) if "±" in text else set()
-    # "At least" is rounded down, and the gap that bands leave possible, which stands alone, up: never to more than is shown.
-    directed = re.fullmatch(r"[\d.,]+(?: points)?", text.strip()) or re.search(r"\bat least\b", text, re.IGNORECASE)
+    # "At least" and gaps that are shown are rounded down, the gap that bands leave possible up: never to more than is shown.
+    directed = re.fullmatch(r"[\d.,]+(?: points)?", text.strip()) or re.search(
+        r"\b(at least|a gap above|are ruled out)\b", text, re.IGNORECASE
+    )
     units = 1.0 if directed else 0.5
     return [token for token in NUMBER.findall(plain) if not _is_in(token, pool | half_widths, units)]
 
@@ -218,6 +221,7 @@ def _pool(document: dict[str, Any]) -> set[float]:
         judged = [row for row in groups if not row["not_judged"]]
         found |= {float(sum(row.get(name, 0) for row in rows)) for name in COUNTS for rows in (groups, judged)}
         found |= {float(len(judged)), float(len(groups) - len(judged))}
+        found |= {float(len(groups) - named) for named in range(1, len(groups))}  # "and 9 more", after those that fit into a line
         found |= {float(len(groups)), float(len(pairs)), float(len(subject["tests"]["ordering"]["pairs"]))}
         for decided in (subject.get("decision") or {"pairs": []})["pairs"]:
             found |= {float(sum(pair["decided_by"] == decided["decided_by"] for pair in subject["decision"]["pairs"]))}
@@ -231,7 +235,7 @@ def _pool(document: dict[str, Any]) -> set[float]:
             pair for name in subject["decides"] for pair in subject["tests"][name]["pairs"] if pair["verdict"] == "disparity"
         ]
         n_shown = len({tuple(sorted((str(pair["group_a"]), str(pair["group_b"])))) for pair in deciding})
-        found |= {float(n_shown - 3), float(len(pairs) - n_shown)}
+        found |= {float(n_shown - told) for told in (1, 2, 3)} | {float(len(pairs) - n_shown)}
     return found | {float(len(document["subjects"]))}
 
 

@@ -21,6 +21,11 @@ def test_a_cell_is_the_number_of_edges_not_above(scores, low, width, cells, cuts
     assert lattice.cell(probes).tolist() == [brute_cell(lattice, score) for score in probes]
 
 
+def test_cuts_near_each_other_leave_edges_in_order():
+    lattice = Lattice(-37, 1414, cells=22, cuts=[0.0, 0.5, -207.0])
+    assert (np.diff(lattice.edges) > 0).all() and lattice.cell([0.0])[0] == lattice.first_cell(0.0)
+
+
 @pytest.mark.parametrize("scale", ["auto", "score", "logit", "rank"])
 def test_cuts_are_exact_edges(scale):
     scores = np.random.default_rng(0).beta(1, 5, 5000)

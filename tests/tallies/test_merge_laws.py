@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evenscore as es
+from data import as_dict, repeated_users
 from evenscore.tallies.tally_state import WEIGHTINGS
 
 NAMES = {"score": "s", "outcome": "y", "group": "g", "user": "u"}
@@ -200,3 +201,15 @@ def test_groups_missing_on_one_side_are_zero():
     together = tally_of(rows_of(data, [1, 1, 0])) + tally_of(rows_of(data, [0, 0, 1]))
     assert_same(together, tally_of(data))
     assert together.n_users == {"a": 2, "b": 1}
+
+
+def test_rows_without_an_outcome_are_counted_once_when_splits_are_added():
+    """They are left out before the users are split: each half says so, and both together have them once."""
+    data = as_dict(repeated_users(400, seed=3, n_groups=2, rows_per_user=3))
+    data["y"] = np.where(np.arange(len(data["y"])) % 50 == 0, np.nan, data["y"])
+    whole = es.tally(data, **NAMES, nulls="drop")
+    first, second = (es.tally(data, **NAMES, nulls="drop", split=half, lattice=whole) for half in ("1/2", "2/2"))
+    n_null = int(np.isnan(data["y"]).sum())
+    assert whole.dropped == (first + second).dropped == {"y": n_null}
+    assert f"{n_null} rows left out: y is null" in repr(first + second)
+    assert f"{n_null} rows left out before the split: y is null" in repr(first)

@@ -6,7 +6,7 @@ from tests.support import oracle
 
 import evenscore as es
 from evenscore.errors import DataError, MergeError, OptionError
-from evenscore.tallies import item_sums
+from evenscore.tallies import item_counting, item_sums
 from evenscore.tallies.item_sums import ItemLines, block_of, products
 from evenscore.tallies.two_way import excess, fold_lines, item_share, with_keys
 from evenscore.tallies.view import GroupView
@@ -191,6 +191,25 @@ def test_a_tally_with_items_is_not_released():
         es.tally(draw(), **COLUMNS).release(min_users=2)
 
 
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("chunk", [50, 1 << 17])
+def test_plain_rows_are_counted_as_weighted_ones(labelled, chunk, monkeypatch):
+    """0/1 outcomes without weights have keys of their own, whatever the chunks; half of a user's rows may be of one item."""
+    monkeypatch.setattr(item_counting, "CHUNK", chunk)
+    data = draw(n_items=25, n_users=60, by="row") | {"v": np.ones(800)}
+    if not labelled:
+        data["y"] = np.where(data["u"] % 5 == data["i"] % 5, np.nan, data["y"])
+    columns = {**COLUMNS, "nulls": "unlabelled"}
+    plain, weighted = es.tally(data, **columns), es.tally(data, **columns, weight="v")
+    assert np.array_equal(plain.items.item, weighted.items.item) and np.array_equal(plain.items.cell, weighted.items.cell)
+    close(plain.items.values, weighted.items.values)
+    for pair in ((0, 0), (0, 1), (1, 1)):
+        for weighting in ("user", "row"):
+            one, other = (excess(tally, pair, weighting) for tally in (plain, weighted))
+            for name in ("ww", "wy", "yw", "yy"):
+                close(getattr(one.other, name), getattr(other.other, name))
+
+
 def test_blocks_of_cells_lose_little():
     data = draw(n_rows=4000, n_users=500, item_sd=0.3, values=10**6)
     fine, coarse = (es.tally(data, **COLUMNS, cells=cells, scale="score") for cells in (512, 64))
@@ -252,16 +271,49 @@ def test_moving_cells_groups_and_centres_keeps_items():
     close(only.pair_matrices("b", "b").yy, tally.pair_matrices("b", "b").yy)
 
 
-@pytest.mark.filterwarnings("ignore::Warning")  # those of a peer
-def test_pyfixest_gives_the_same_two_way_variances():
-    pyfixest = pytest.importorskip("pyfixest", reason="a peer for comparison, in the bench group")
-    pandas = pytest.importorskip("pandas")
-    data = draw(values=6)
-    mine = data["g"] == "a"
-    frame = pandas.DataFrame({name: column[mine] for name, column in data.items()}).assign(b=lambda f: f["s"].astype(str))
-    model = pyfixest.feols("y ~ 0 + C(b)", frame, vcov={"CRV1": "u + i"}, ssc=pyfixest.ssc(k_adj=False, G_adj=False))
-    view = GroupView.of(with_keys(es.tally(data, **COLUMNS), "full"), "a", "row")
-    mean = view.sums.Y / view.sums.W
+# Standard errors of six bins by users, by items and by both, from pyfixest 0.60.0: ``by_pyfixest`` of ``bins``.
+PYFIXEST = {
+    "u": [0.0272165526975909, 0.0349596734171259, 0.0390314846005562, 0.0335548197123144, 0.0395580523556562, 0.0310460271608001],
+    "i": [0.0325755645754207, 0.0262804626300486, 0.0581602723854576, 0.0383130187717884, 0.042445026174024, 0.0300694176289334],
+    "u + i": [
+        0.0279727557049426,
+        0.0214791314167903,
+        0.0565440940143286,
+        0.0267514208691523,
+        0.0423821532437917,
+        0.0258674303056427,
+    ],
+}
+
+
+def bins():
+    """Rows of 29 users and 29 items by arithmetic alone, so that they are the same everywhere for ever."""
+    row = np.arange(900)
+    user, item, place = (row * row // 3 + row) % 45, (row * row // 7 + 3 * row) % 31, row * 5 % 6
+    outcome = ((row**3 + 11 * row + 5 * item + 3 * user) % 17 < 3 + 2 * place).astype(float)
+    return {"s": place / 6, "y": outcome, "g": np.zeros(len(row), dtype=int), "u": user, "i": item}
+
+
+def by_pyfixest(data, keys):
+    """Standard errors of means of bins: a regression on dummies, without factors for small samples."""
+    import pandas
+    import pyfixest
+
+    frame = pandas.DataFrame(data).assign(b=data["s"].astype(str))
+    model = pyfixest.feols("y ~ 0 + C(b)", frame, vcov={"CRV1": keys}, ssc=pyfixest.ssc(k_adj=False, G_adj=False))
+    return model.se().to_numpy()
+
+
+@pytest.mark.parametrize(("keys", "ours"), [("u", "user"), ("i", "item"), ("u + i", "full")])
+def test_two_way_variances_are_those_of_pyfixest(keys, ours):
+    view = GroupView.of(with_keys(es.tally(bins(), **COLUMNS), ours), 0, "row")
     matrix = np.diag(1 / view.sums.W)
-    found = np.sqrt(np.diag(view.covariance(matrix, matrix * mean)))
-    close(found, model.se().to_numpy())
+    found = np.sqrt(np.diag(view.covariance(matrix, matrix * (view.sums.Y / view.sums.W))))
+    np.testing.assert_allclose(found, PYFIXEST[keys], rtol=EXACT)
+
+
+@pytest.mark.filterwarnings("ignore::Warning")  # those of a peer
+@pytest.mark.parametrize("keys", PYFIXEST)
+def test_pyfixest_still_says_so(keys):
+    pytest.importorskip("pyfixest", reason="a peer for comparison, in the bench group")
+    np.testing.assert_allclose(by_pyfixest(bins(), keys), PYFIXEST[keys], rtol=EXACT)

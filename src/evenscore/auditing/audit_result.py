@@ -143,7 +143,9 @@ class Audit(Table):
             chosen = replace(chosen, require_power=require_power)
         chosen.check(self.tolerance)
         seen = [subject.minimum_detectable_gap if subject.fully_judged else np.nan for subject in self.subjects]
-        return judge(chosen, self.verdict, float(np.max(seen)), self.tolerance)
+        order = all(subject.order_decides for subject in self.subjects)
+        nothing = all(np.isnan(subject.p_value) for subject in self.subjects)
+        return judge(chosen, self.verdict, float(np.max(seen)), self.tolerance, order, nothing)
 
     def check_subject(self, subject: Subject) -> GateResult:
         """What the gate makes of one score and attribute."""

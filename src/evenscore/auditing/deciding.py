@@ -20,12 +20,12 @@ from evenscore.estimation.inference import seeded
 from evenscore.estimation.multiplicity import holm
 from evenscore.estimation.overlap import BOTH, ORDERING, ScoreOverlap, find_overlap
 from evenscore.estimation.overlap import PARITY as BY_PARITY
-from evenscore.estimation.pairwise import GroupPair, PairwiseTest
+from evenscore.estimation.pairwise import GroupPair, PairwiseTest, not_judged, not_shown
 from evenscore.estimation.point_pairs import OwnCurve, PointPairs, own_curves, point_pairs, turn
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine, join_reasons
 from evenscore.false_alarms import choose_tests
-from evenscore.ordering import RISING, SIGN, OrderingPair, OrderingTest, judge_order, order_pair
+from evenscore.ordering import RISING, SIGN, OrderingPair, OrderingTest, judge_order, none_shown, order_pair
 from evenscore.parity.outside import SHARE, joint_p_value
 from evenscore.parity.parity_result import PairTest, ParityTest
 from evenscore.tables import json_ready, values_of
@@ -33,6 +33,7 @@ from evenscore.tallies.tally_state import Tally
 
 AUTO = "auto"
 ORDER = ("low_group", "low_score", "high_group", "high_score", "worst", "misordered_share", "at_least")
+NAMED = 3  # pairs of groups with their reasons in a sentence
 STREAM = 1 << 21  # of random numbers, apart from those of the tests themselves
 
 
@@ -84,7 +85,7 @@ class Decision(PairwiseTest):
     @property
     def reason(self) -> str:
         """Why the verdict is what it is."""
-        return self.whole_reason or join_reasons(self.pairs, self.verdict)
+        return self.whole_reason or _why_shown(self.pairs, self.verdict)
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON-ready values."""
@@ -133,7 +134,10 @@ def make_decision(
     decided = tuple(
         _judge(pair, own, order, float(p), alpha, tolerance) for (pair, own, order), p in zip(pairs, adjusted, strict=True)
     )
-    return Decision(decided, alpha, "Holm's method", frame_kind=tally.frame_kind)
+    why = ""
+    if combine(pair.verdict for pair in decided) == INCONCLUSIVE:
+        why = _why_undecided(decided, parity, tolerance)
+    return Decision(decided, alpha, "Holm's method", why, tally.frame_kind)
 
 
 def repeat_decision(tally: Tally, parity: ParityTest, weighting: str) -> dict[str, Any]:
@@ -229,6 +233,28 @@ class _PairJudge:
             return OrderingPair(*groups), None
         outside = pairs.at(beyond)
         return order_pair(groups, curves, self.alpha, self.tolerance or 0.0, rng, self.direction, only=beyond), outside.at(told)
+
+
+def _why_shown(pairs: Sequence[DecidedPair], verdict: str) -> str:
+    """What the verdict rests on: the reasons of the pairs that have it, of several with their names."""
+    shown = [pair for pair in pairs if pair.verdict == verdict]
+    if len(pairs) == 1:
+        return join_reasons(shown, verdict)
+    more = [f"and {len(shown) - NAMED} more pairs of groups"] if len(shown) > NAMED else []
+    return "; ".join([*(f"{pair.name}: {pair.reason}" for pair in shown[:NAMED]), *more])
+
+
+def _why_undecided(pairs: Sequence[DecidedPair], parity: ParityTest, tolerance: float | None) -> str:
+    """What would have been found, and what could not be judged."""
+    seen = [
+        test.minimum_detectable_gap
+        for pair, test in zip(pairs, parity.pairs, strict=True)
+        if pair.judged and pair.decided_by != ORDERING and not np.isnan(test.minimum_detectable_gap)
+    ]
+    words = [not_shown(max(seen), tolerance)] if seen else []
+    if any(pair.judged and pair.decided_by != BY_PARITY for pair in pairs):
+        words.append(none_shown(tolerance))
+    return "; ".join([*words, *not_judged(pairs)])
 
 
 def _judge(

@@ -62,8 +62,13 @@ class GateResult:
         return CODES[self.outcome]
 
 
-def judge(gate: Gate, verdict: str, detectable: float, tolerance: float | None) -> GateResult:
-    """What the gate makes of a verdict and the smallest gap that could have been seen (nan: nothing could be judged)."""
+def judge(
+    gate: Gate, verdict: str, detectable: float, tolerance: float | None, order: bool = False, nothing: bool = False
+) -> GateResult:
+    """What the gate makes of a verdict and the smallest gap that could have been seen (nan: nothing could be judged).
+
+    order: whether groups have no common scores, so that only their order was judged; nothing: whether no test gave a p-value.
+    """
     if verdict == DISPARITY:
         return GateResult(FAILED, gate.rule, "a disparity is shown")
     if gate.rule == "equivalence" and verdict != PARITY:
@@ -77,9 +82,9 @@ def judge(gate: Gate, verdict: str, detectable: float, tolerance: float | None) 
         return GateResult(
             UNSHOWN, gate.rule, f"the gate asks that a gap of {gate.require_power:g} be found with probability 0.8; {seen} found"
         )
-    shown = f"parity is shown within {tolerance:g}" if verdict == PARITY else "no disparity is shown, which is not proof of parity"
+    held = "groups without common scores are shown to be in order" if order else "parity is shown"
+    shown = f"{held} within {tolerance:g}" if verdict == PARITY else "no disparity is shown, which is not proof of parity"
     if verdict != PARITY and math.isnan(detectable):
-        shown = (
-            "no disparity is shown, but not every pair of groups could be compared at the same score: this is no evidence of parity"
-        )
+        compared = "nothing could be judged" if nothing else "not every pair of groups could be compared at the same score"
+        shown = f"no disparity is shown, but {compared}: this is no evidence of parity"
     return GateResult(PASSED, gate.rule, shown)

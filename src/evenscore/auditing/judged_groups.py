@@ -14,27 +14,31 @@ from evenscore.marginal.marginal_result import GroupMarginal, MarginalTest, Othe
 from evenscore.naming import is_called, label_text, plain_label
 from evenscore.tallies.reshaping import keep_groups
 from evenscore.tallies.tally_state import GroupTally, Tally
+from evenscore.tallies.two_way import FEWEST, few_words
 
 MIN_USERS = 10
+MOST_NAMED = 3  # groups in a sentence
 WITHHELD = ("mean_score", "mean_outcome", "mean_outcome_per_row")  # of few people they would be what persons scored and did
 
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
-    """A group that is not judged. few: whether it has fewer users than the minimum; justification: the caller's words, if any."""
+    """A group that is not judged. few: whether it has fewer users than the minimum; keys: that it has too few users or items for
+    variances that heed both, if so; justification: the caller's words, if any."""
 
     group: Any
     users: int
     few: bool
     justification: str
     independent: bool
+    keys: str = ""
 
     @property
     def words(self) -> str:
         """Why it is not judged, for a table."""
         unit = "row" if self.independent else "user"
-        size = f"{self.users:,} {unit}{'' if self.users == 1 else 's'}"
-        return "; ".join(filter(None, (f"not judged: {size}" if self.few else "left out", self.justification)))
+        size = f"{self.users:,} {unit}{'' if self.users == 1 else 's'}" if self.few else self.keys.partition(";")[0]
+        return "; ".join(filter(None, (f"not judged: {size}" if size else "left out", self.justification)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +52,12 @@ class Selection:
 
     @classmethod
     def of(cls, tally: Tally, min_users: int, left_out: Mapping[Any, str]) -> Selection:
-        """Without groups of fewer users than the minimum, and without those that the caller leaves out."""
+        """Without groups of fewer users or items than it takes, and without those that the caller leaves out."""
         judged, unjudged = [], []
-        for label, group in tally.by_group:
-            users, words = group.n_users * group.has_weight, find_justification(label, left_out)
-            if users < min_users or words is not None:
-                unjudged.append(Unjudged(label, users, users < min_users, words or "", tally.independent))
+        for number, (label, group) in enumerate(tally.by_group):
+            users, words, keys = group.n_users * group.has_weight, find_justification(label, left_out), few_words(tally, number)
+            if users < min_users or keys or words is not None:
+                unjudged.append(Unjudged(label, users, users < min_users, words or "", tally.independent, keys))
             else:
                 judged.append(label)
         return cls(tally, keep_groups(tally, judged), min_users, tuple(unjudged))
@@ -68,13 +72,21 @@ class Selection:
 
     def incomparable(self, reference: Any) -> str:
         """Why there is nothing to compare; empty when there is."""
-        unit = "rows" if self.whole.independent else "users"
         if reference is not None and not self.judges(reference):
             meant = [own for own in self.unjudged if type(own.group) is type(reference) and own.group == reference]
             return f"the reference {label_text(reference)} is {meant[0].words}" if meant else ""  # no group: the tests say so
         if self.unjudged and len(self.tally.groups) < 2:
-            return f"fewer than two groups are judged; a group takes at least {self.min_users} {unit}"
+            few = [f"{label_text(own.group)} has {own.keys.partition(';')[0]}" for own in self.unjudged[:MOST_NAMED] if own.keys]
+            return f"fewer than two groups are judged{': ' * bool(few)}{', '.join(few)}; a group takes at least {self._least}"
         return ""
+
+    @property
+    def _least(self) -> str:
+        """How many users, and items, a group takes to be judged."""
+        unit = "rows" if self.whole.independent else "users"
+        if self.whole.item is None:
+            return f"{self.min_users} {unit}"
+        return f"{max(self.min_users, FEWEST)} {unit} and {FEWEST} values of {self.whole.item}"
 
     @property
     def unexcused(self) -> tuple[Unjudged, ...]:
@@ -91,11 +103,16 @@ class Selection:
         """How many groups are judged, and why the others are not; empty when all are."""
         if not self.unjudged:
             return ""
-        few, chosen = ([group for group in self.unjudged if group.few == small] for small in (True, False))
+        few = [group for group in self.unjudged if group.few]
+        keys = [group for group in self.unjudged if group.keys and not group.few]
+        chosen = [group for group in self.unjudged if not (group.few or group.keys)]
         reasons = []
         if few:
             unit = "rows" if self.whole.independent else "users"
             reasons.append(f"{len(few)} {'has' if len(few) == 1 else 'have'} fewer than {self.min_users} {unit}")
+        if keys:
+            least = f"{FEWEST} users or values of {self.whole.item}"
+            reasons.append(f"{len(keys)} {'has' if len(keys) == 1 else 'have'} fewer than {least}")
         if chosen:
             reasons.append(f"{len(chosen)} {'is' if len(chosen) == 1 else 'are'} left out with a justification")
         return f"{len(self.tally.groups)} of {len(self.whole.groups)} groups compared; {', '.join(reasons)}"

@@ -73,7 +73,7 @@ class Repair:
         """What the repair does, in a sentence."""
         if self.verification is None:
             return f"scores calibrated for each group, which are meant to even out the gaps; unverified: {self.unverified}"
-        halves = "scores calibrated for each group on half of the users, tested on the other half"
+        halves = f"scores calibrated for each group on half of the {self.verification.split_of}, tested on the other half"
         objection = f"{self.objection}. On the other half " if self.objection else ""
         return f"{halves}: {objection}{self.verification.words}"
 
@@ -110,7 +110,7 @@ def find_repair(
     """Calibrate on half of the users and test on the other; on all of them, untested, when there is only the tally."""
     if read_split is None:
         why = (
-            f"only the users of split {tally.split} were audited"
+            f"only the {tally.split_of} of split {tally.split} were audited"
             if tally.split
             else "a tally cannot be split by user; audit the data"
         )

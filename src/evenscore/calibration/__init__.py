@@ -30,7 +30,7 @@ from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
 
 METHODS = ("kernel", "isotonic", "platt", "binning", "auto")
-FEWEST_USERS = 10  # a group with fewer gets the map of everybody
+FEWEST_USERS = 10  # a group with fewer gets the pooled map
 
 Maker = Callable[[GroupView], GroupMap]
 
@@ -124,6 +124,8 @@ def calibrate(
         sketch=None if remember_users is None else sketch_users(tally, remember_users),
         reasons=reasons,
         frame_kind=tally.frame_kind,
+        item=tally.item,
+        by_item=tally.by_item,
     )
 
 
@@ -162,7 +164,7 @@ def _fit_all(
         n_users, n_rows = tally.n_users[group], tally.n_rows[group]
         if n_users < FEWEST_USERS:
             maps.append(replace(pooled, group=group, users=n_users, rows=n_rows, source="pooled"))
-            reasons[group] = f"has only {n_users} users with an outcome, fewer than {FEWEST_USERS}: it gets the map of everybody"
+            reasons[group] = f"has only {n_users} users with an outcome, fewer than {FEWEST_USERS}: it gets the pooled map"
         else:
             view = GroupView.of(tally, group, weighting)
             own = make(view)

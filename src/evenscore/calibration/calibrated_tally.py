@@ -55,7 +55,7 @@ def carried_maps(tally: Tally, calibrator: Calibrator, on_unknown: str) -> Mappi
     if strangers and on_unknown == "error":
         raise DataError(
             f"the calibrator does not know {listing(map(repr, strangers))}; it knows {listing(map(repr, calibrator.groups))}. "
-            "on_unknown='pooled' gives them the map of everybody, on_unknown='keep' leaves their scores as they are"
+            "on_unknown='pooled' gives them the pooled map, on_unknown='keep' leaves their scores as they are"
         )
     kept = strangers if on_unknown == "keep" else []
     return {group: None if group in kept else calibrator.map_of(group, unknown="pooled") for group in tally.groups}

@@ -20,6 +20,7 @@ from evenscore.tallies.lattice import Lattice
 from evenscore.types import Floats, Ints
 
 COUNTS = ("rows", "below", "above", "null_scores")
+UNKNOWN = "(unknown or missing)"  # in place of a group, for rows whose group has no map
 OFTEN = 0.01  # a larger share of scores outside the range seen in training is worth a warning
 
 
@@ -72,12 +73,20 @@ class Counted(Table):
         """One row for each group: rows, and how many scores were outside the range seen in training."""
         return [dict(count) for count in self.counts]
 
+    def _shown_rows(self) -> list[dict[str, Any]]:
+        """Rows of groups without a map are nobody's group."""
+        return [
+            {"group": own["group"] if own["known"] else UNKNOWN}
+            | {name: own[name] for name in own if name not in ("group", "known")}
+            for own in self.counts
+        ]
+
     def notes(self) -> list[str]:
         """What was unusual, in words."""
         return [f"{n:,} {what}" for n, what in self._unusual() if n]
 
     def _unusual(self) -> list[tuple[int, str]]:
-        treated = "got the map of everybody" if self.on_unknown == "pooled" else "kept their scores"
+        treated = "got the pooled map" if self.on_unknown == "pooled" else "kept their scores"
         return [
             (self.n_outside, "scores lie outside the range seen in training: held constant"),
             (self.n_unknown, f"rows of unknown or missing groups {treated}"),
@@ -116,8 +125,8 @@ class Calibrator(Table):
     """A map for each group from the score to the expected outcome, and one for everybody; made by ``es.calibrate``.
 
     maps: by group, in the order of the groups. method: how it was asked for. reference: the group whose scale is kept, or None
-    when scores become expected outcomes. fingerprint: of the tally it was fitted on. split: the share of users it was fitted on.
-    sketch: the fitted users, if asked for.
+    when scores become expected outcomes. fingerprint: of the tally it was fitted on. split: the share of users, or
+    by_item of items, it was fitted on. sketch: the fitted users, if asked for. item: what the second key of its rows is called.
 
     Examples
     --------
@@ -145,6 +154,8 @@ class Calibrator(Table):
     sketch: UserSketch | None = None
     reasons: Mapping[Any, str] = field(default_factory=dict)
     frame_kind: str | None = None
+    item: str | None = None
+    by_item: bool = False
 
     @property
     def groups(self) -> tuple[Any, ...]:
@@ -168,11 +179,13 @@ class Calibrator(Table):
         scores, groups
             Arrays or columns of one length; several columns in a list for an intersection.
         on_unknown
-            For groups that were not there in training, or missing: "error", "pooled" (the map of everybody) or "keep" (the
+            For groups that were not there in training, or missing: "error", "pooled" (the pooled map) or "keep" (the
             score as it is).
         nulls
             For missing scores: "error", or "keep" (they stay missing).
 
+        Notes
+        -----
         Warns when groups are unknown and when more than 1 % of scores lie outside the range seen in training, where the map is held
         constant; ``apply`` gives the counts.
         """

@@ -91,7 +91,7 @@ def _join(calibrator: Calibrator, table: str, score: str, groups: list[str], nam
 
 
 def lookup_rows(calibrator: Calibrator) -> list[dict[str, Any]]:
-    """The pieces of all maps: value + slope (s - origin) for score_from <= s < score_to; the map of everybody last (group None)."""
+    """The pieces of all maps: value + slope (s - origin) for score_from <= s < score_to; the pooled map last (group None)."""
     names = _group_names(calibrator)
     return [
         dict(zip(names, label_values(each.group) if each.group is not None else [None] * len(names), strict=True))

@@ -15,6 +15,7 @@ from evenscore.types import Floats
 
 LARGEST = sys.float_info.max  # a limit that every engine and file format can write
 ROUNDING = 1e-10  # directions that carry less than this share of the variance are not kept
+LEAST_TRIALS = 1e-6  # fewer say nothing
 
 
 class Segment(NamedTuple):
@@ -106,7 +107,7 @@ class GroupMap:
         normal = rng.standard_normal((n_draws, max(self.factor.shape[1], 1)))
         if self.trials is None:
             return self.value + normal[:, : self.factor.shape[1]] @ self.factor.T
-        z, rate, doubt = normal @ self._directions().T, np.clip(self.value, 0, 1), 1 / self.trials
+        z, rate, doubt = normal @ self._directions().T, np.clip(self.value, 0, 1), 1 / np.maximum(self.trials, LEAST_TRIALS)
         spread = rate * (1 - rate) * doubt + (z * doubt / 2) ** 2
         return np.clip((rate + z**2 * doubt / 2 + z * np.sqrt(spread)) / (1 + z**2 * doubt), 0, 1)
 

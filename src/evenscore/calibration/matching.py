@@ -160,5 +160,5 @@ def _refuse_unknown(matched: Matched, labels: Sequence[Any], counts: Sequence[in
     raise DataError(
         f"groups: {' and '.join(filter(None, wrong))} of {int(rows_of.sum()):,} labels{shown}{where}; "
         f"the calibrator knows {listing(map(repr, labels))}{hint}. "
-        "on_unknown='pooled' gives them the map of everybody, on_unknown='keep' leaves their scores as they are"
+        "on_unknown='pooled' gives them the pooled map, on_unknown='keep' leaves their scores as they are"
     )

@@ -18,7 +18,10 @@ from evenscore.data.groups import MAX_GROUPS
 from evenscore.data.observations import Columns
 from evenscore.tallies.lattice_settings import lattice_from_settings, lattice_settings
 
-ORDER = "method weighting monotone binary columns lattice fingerprint reference split sketch reasons frame_kind maps pooled"
+ORDER = (
+    "method weighting monotone binary columns lattice fingerprint reference split sketch reasons frame_kind maps pooled "
+    "item by_item"
+)
 
 
 class _Lattice(msgspec.Struct, forbid_unknown_fields=True):
@@ -47,6 +50,8 @@ _MAP = record_codec(
     GroupMap, keys={"group": "label", "factor": "covariance_factor"}, factor=MATRIX, check=_check_map, later="trials"
 )
 
+_FLAG: Codec[bool] = Codec(bool | None, lambda flag: flag or None, bool)  # files of 0.1.0 lack it
+
 FILE = CalibratorFile(
     "calibrator",
     record_codec(
@@ -54,6 +59,8 @@ FILE = CalibratorFile(
         order=ORDER,
         constants={"made_with": __version__},
         check=_check_groups,
+        later="item by_item",
+        by_item=_FLAG,
         columns=optional(dict_codec(Columns)),
         lattice=Codec(
             _Lattice,

@@ -6,26 +6,24 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evenscore.calibration import fingerprint
 from evenscore.calibration.accuracy import Accuracy, accuracies
 from evenscore.calibration.calibrated_tally import calibrated_tally, on_other_scales
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.mean_shifts import mean_shifts
 from evenscore.calibration.repair_state import NOT_SHOWN, UNJUDGED, VERIFIED, describe_change, gap_limit, judge_repair
 from evenscore.calibration.repair_state import rms_gap as rms_gap
-from evenscore.calibration.sketching import overlap
+from evenscore.calibration.unseen import require_unseen
 from evenscore.data.splits import Split
 from evenscore.engines import tally as make_tally
-from evenscore.errors import DataError, OptionError
+from evenscore.errors import OptionError
 from evenscore.estimation.verdict import PARITY, largest
+from evenscore.naming import use_columns
 from evenscore.ordering import OrderingTest, ordering_test
 from evenscore.parity import parity_test
 from evenscore.parity.parity_result import ParityTest
 from evenscore.tables import Table, amount_text, json_ready, label_text, number_text, p_text
 from evenscore.tallies.tally_state import Tally
 from evenscore.threads import in_one_thread
-
-ENOUGH_CHECKED = 30  # users looked up in a sketch before an overlap of a tenth would be missed with less than 5 %
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -34,7 +32,8 @@ class Verification(Table):
 
     before, after: parity tests with the old and the calibrated scores; ordering_before, ordering_after: whether a higher score
     ever stands for a lower outcome. accuracy: by group, all groups together last (group None). unseen: how it is known that the
-    calibrator has not seen these users. means: mean outcome and mean calibrated score, per user and per row, by group, all groups
+    calibrator has not seen these users (by_item: these items). means:
+    mean outcome and mean calibrated score, per user and per row, by group, all groups
     together last; empty when every user has one row, or scores keep the scale of a reference. other_scales: scales on which what is
     left would lie within the tolerance, when it does not on the one that was tested.
 
@@ -58,6 +57,12 @@ class Verification(Table):
     frame_kind: str | None = None
     means: tuple[dict[str, Any], ...] = ()
     other_scales: tuple[str, ...] = ()
+    by_item: bool = False
+
+    @property
+    def split_of(self) -> str:
+        """Whom it was not fitted on: "users", or "items" where these have the groups."""
+        return "items" if self.by_item else "users"
 
     @property
     def state(self) -> str:
@@ -102,7 +107,7 @@ class Verification(Table):
     def _found(self) -> str:
         state, reason = self._judged
         moved = describe_change(self.before, self.after)[1]
-        tolerance, largest_left = self.after.tolerance, f"largest gap {amount_text(abs(self.after.max_gap))}"
+        tolerance, largest_left = self.after.tolerance, f"largest estimate {amount_text(abs(self.after.max_gap))}"
         if state == VERIFIED:
             return f"{moved}; verified: the band of what is left lies within {tolerance:g} ({largest_left})"
         if state == UNJUDGED:
@@ -110,16 +115,17 @@ class Verification(Table):
         if state != NOT_SHOWN:
             return f"{moved}, and a disparity is still shown: {reason}"
         p = p_text(self.p_value)
-        least = self.after.minimum_detectable_gap
-        seen = f"p = {p}, {largest_left}, smallest that would be seen {amount_text(least) if least < math.inf else 'none'}"
-        proof = (
-            "it cannot be verified without a tolerance"
-            if tolerance is None
-            else f"not verified: the band of what is left reaches {amount_text(self.gap_limit)}, beyond {tolerance:g}"
-        )
+        gone, seen = "no disparity is shown any more", f"p = {p}, {largest_left}"
+        if tolerance is None:
+            least = self.after.minimum_detectable_gap
+            seen += f", smallest constant gap that would be found {amount_text(least) if least < math.inf else 'none'}"
+            proof = "it cannot be verified without a tolerance"
+        else:
+            gone = f"no gap beyond {tolerance:g} is shown any more"
+            proof = f"not verified: the band of what is left reaches {amount_text(self.gap_limit)}, beyond {tolerance:g}"
         unjudged = sum(not pair.judged for pair in self.after.pairs)
         rest = f"; {unjudged} of {len(self.after.pairs)} pairs could not be judged" if unjudged else ""
-        return f"{moved}, and no disparity is shown any more, which is not proof of parity ({seen}); {proof}{rest}"
+        return f"{moved}, and {gone}, which is not proof of parity ({seen}); {proof}{rest}"
 
     @property
     def _on_other_scales(self) -> str:
@@ -212,11 +218,15 @@ class Verification(Table):
         )
 
     def _tables(self) -> list[list[dict[str, Any]]]:
-        return [self.gaps(), self._shown_rows()]
+        gaps = [{name: value for name, value in row.items() if name != "verdict"} for row in self.gaps()]  # p after tells it
+        return [gaps, self._shown_rows()]
+
+    def _short_notes(self) -> list[str]:
+        return [self.words]
 
     def _title(self) -> str:
         return (
-            f"Repair tested on unseen users: {self.state}, p = {p_text(self.p_value)}, root mean squared gap "
+            f"Repair tested on unseen {self.split_of}: {self.state}, p = {p_text(self.p_value)}, root mean squared gap "
             f"{number_text(self.rms_gap_before)} before, {number_text(self.rms_gap_after)} after"
         )
 
@@ -225,11 +235,10 @@ class Verification(Table):
         return [
             f"repair: {self.words}",
             *([f"worse: the squared error of {', '.join(worse)} rises by more than chance explains"] if worse else []),
-            f"null: {self.null}",
+            f"null hypothesis: {self.null}",
             f"verdict: {self.verdict}, because {self.reason}",
             f"ordering: {self.ordering_before.verdict} before, {self.ordering_after.verdict} after ({self.ordering_after.reason})",
             f"unseen: {self.unseen}",
-            "group None (–) is everybody",
             "log loss and AUC are from cells of the score; gaps are less what noise adds, and 0 where that is all there is",
         ]
 
@@ -243,6 +252,7 @@ def verify(
     outcome: Any = None,
     group: Any = None,
     user: Any = None,
+    item: Any = None,
     split: str | None = None,
     key: str | None = None,
     unseen: bool = False,
@@ -277,7 +287,7 @@ def verify(
         As for ``es.parity_test``; the ordering test has the same tolerance. A reference compares each group with that one only.
     options
         More arguments for ``es.tally``, such as ``nulls``.
-    score, outcome, group, user
+    score, outcome, group, user, item
         Columns of ``data``; by default called as in the data fitted on.
     same_scale
         Whether score and outcome are on one scale; by default the data tell. Without, there is no squared error before the repair.
@@ -307,7 +317,9 @@ def verify(
             raise OptionError(f"{given[0]}= belongs to es.tally; this tally is made already")
         tally = data
     else:
-        tally = _tally(calibrator, data, {"score": score, "outcome": outcome, "group": group, "user": user}, split, options)
+        columns = {"score": score, "outcome": outcome, "group": group, "user": user, "item": item}
+        tally = _tally(calibrator, data, columns, split, options)
+    use_columns(tally.columns)
     words = require_unseen(calibrator, tally, key, unseen)
     weighting = weighting or calibrator.weighting
     repaired = calibrated_tally(tally, calibrator, on_unknown)
@@ -326,6 +338,7 @@ def verify(
         unseen=words,
         frame_kind=tally.frame_kind,
         means=mean_shifts(repaired, alpha) if counted else (),
+        by_item=tally.by_item,
     )
     if tolerance is None or verification.state not in (NOT_SHOWN, UNJUDGED):
         return verification
@@ -342,52 +355,13 @@ def _tally(calibrator: Calibrator, data: Any, columns: dict[str, Any], split: st
     known = calibrator.columns
     for role in columns:
         if columns[role] is None and known is not None:
-            columns[role] = getattr(known, role)
+            columns[role] = calibrator.item if role == "item" else getattr(known, role)
     if isinstance(columns["group"], tuple):
         columns["group"] = columns["group"][0] if len(columns["group"]) == 1 else list(columns["group"])
     if split is None and calibrator.split is not None:
         split = str(Split.parse(calibrator.split).rest())
     lattice = None if calibrator.lattice.discrete else calibrator.lattice
     return make_tally(data, **{"lattice": lattice, "split": split, **columns, **options})
-
-
-def require_unseen(calibrator: Calibrator, tally: Tally, key: str | None, vouched: bool) -> str:
-    """How it is known that the calibrator has not seen these users, in words; an error when it has, or when nobody knows."""
-    if fingerprint(tally) == calibrator.fingerprint:
-        raise DataError(
-            "these are the very data that the calibrator was fitted on. A repair always looks good there; "
-            "fit on split='1/2' and verify on split='2/2'"
-        )
-    if calibrator.split is not None and tally.split is not None:
-        if Split.parse(calibrator.split).disjoint(Split.parse(tally.split)):
-            return f"fitted on the users of split {calibrator.split}, verified on those of split {tally.split}"
-        raise DataError(
-            f"the calibrator was fitted on split {calibrator.split}, and users of split {tally.split} may be among those; "
-            f"verify on users outside, such as split='{_outside(calibrator.split)}'"
-        )
-    if calibrator.sketch is not None and key is not None:
-        sought = overlap(calibrator.sketch, tally, key)
-        if sought.n_shared:
-            raise DataError(
-                f"{sought.n_shared:,} of {sought.n_checked:,} users that could be looked up were fitted on. A repair always looks "
-                "good on them; verify on other users"
-            )
-        if sought.n_checked >= ENOUGH_CHECKED or len(calibrator.sketch.hashes) < 1024:
-            return f"none of {sought.n_checked:,} users that could be looked up was fitted on"
-    if vouched:
-        return "the caller says that none of these users was fitted on"
-    raise DataError(
-        "nothing says that these users are new to the calibrator, and on the users it was fitted on a repair always looks good. "
-        "Either fit on es.tally(..., split='1/2') and verify on split='2/2', or fit with remember_users='a secret' and verify "
-        "with key='a secret', or vouch for it with unseen=True"
-    )
-
-
-def _outside(split: str) -> str:
-    try:
-        return str(Split.parse(split).rest())
-    except OptionError:
-        return "..."
 
 
 def _largest(test: ParityTest) -> float:

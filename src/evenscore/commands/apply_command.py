@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 @click.option("--group", "groups", metavar="COLUMN", multiple=True, help="The group; likewise, and twice for an intersection.")
 @click.option("--name", metavar="COLUMN", default="calibrated", show_default=True, help="What to call the new column.")
 @click.option("--blend", metavar="W1,W2,...", help="With a joint calibrator: also add the blend with these weights.")
-@choice(
-    "--on-unknown", ["error", "pooled", "keep"], "For unknown or missing groups: stop, take everybody's map, or keep the score."
-)
+@choice("--on-unknown", ["error", "pooled", "keep"], "For unknown or missing groups: stop, take the pooled map, or keep the score.")
 @choice("--nulls", ["error", "keep"], "For missing scores: stop, or leave them missing.")
 @overwrite_option
 @output_options

@@ -90,7 +90,8 @@ def audit(context: click.Context, /, data: tuple[str, ...], quiet: bool, verbose
     """
     data, settings = merge_settings(context, data, options, quiet)
     if not data:
-        raise click.UsageError("Missing argument 'FILE|FOLDER|GLOB|TALLY'.", context)
+        named = "`evenscore init FILE` writes settings that name it"
+        raise click.UsageError(f"Missing argument 'FILE|FOLDER|GLOB|TALLY'; {named}.", context)
     refuse_unheeded(context, options)
     outputs = {name: options.pop(name) for name in ("report", "json_path", "junit", "summary")}
     writes = {f"--{name.removesuffix('_path')}": path for name, path in outputs.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,7 @@ from evenscore.commands.common import (
     note_warnings,
     output_options,
     read_tally,
+    require_columns,
     show,
     stop_if_interrupted,
     verbose_option,
@@ -23,6 +25,7 @@ from evenscore.commands.common import (
 from evenscore.commands.outputs import check_outputs, require_ending, tell, tell_written, write_text
 
 if TYPE_CHECKING:
+    from evenscore.decisions.scoring import KnownMedian
     from evenscore.tallies.tally_state import Tally
 
 METRICS = ("selection_rate", "prevalence", "tpr", "fpr", "fnr", "tnr", "ppv", "npv", "accuracy")
@@ -88,12 +91,15 @@ def decisions(
     notes: list[str] = []
     with note_warnings(notes):
         found = {}
+        middle = _full_median(context, data, options) if pack == "ll144" and numbers == {"": None} else None
         for columns in _attributes(options["groups"], pack):
             stop_if_interrupted(context)
             cuts = tuple(value for value in numbers.values() if value is not None)
+            if middle is not None:
+                cuts = (middle.cut if options["positive"] == "above" else float(middle),)
             tally = read_tally(context, data, options | {"groups": columns}, notes, quiet, cuts=cuts)
             show("counting decisions", quiet)
-            found[columns] = tally, _decide(tally, numbers, options, pack)
+            found[columns] = tally, _decide(tally, numbers, middle, options, pack)
         show("", quiet)
     first = next(iter(found.values()))[1]
     if json_path is not None:
@@ -136,12 +142,27 @@ def _attributes(groups: tuple[str, ...], pack: str | None) -> list[tuple[str, ..
     return [*((name,) for name in groups), groups]
 
 
-def _decide(tally: Tally, numbers: dict[str, float | None], options: dict[str, Any], pack: str | None) -> Any:
+def _full_median(context: click.Context, data: tuple[str, ...], options: dict[str, Any]) -> KnownMedian | None:
+    """The median score of all applicants, also of those whose category is not known; None where it cannot be told from rows."""
+    from evenscore.decisions.scoring import KnownMedian
+    from evenscore.engines.column_facts import find_median
+    from evenscore.tallies.archive import is_tally_file
+
+    if (len(data) == 1 and is_tally_file(Path(data[0]))) or options["weight"] or options["count"]:
+        return None
+    require_columns(context, data, options)
+    found = find_median(data, options["score"])
+    return None if found is None else KnownMedian(found)
+
+
+def _decide(
+    tally: Tally, numbers: dict[str, float | None], middle: KnownMedian | None, options: dict[str, Any], pack: str | None
+) -> Any:
     from evenscore.decisions import decision_metrics
 
     threshold: Any = numbers.get("")
     if "" in numbers and threshold is None:
-        threshold = MEDIAN
+        threshold = MEDIAN if middle is None else middle
     elif "" not in numbers:
         threshold = {find_group(tally, "--threshold", name): value for name, value in numbers.items()}
     return decision_metrics(

@@ -15,15 +15,21 @@ WORDS = {
     "group": "group race sex gender ethnicity ethnic age bracket party segment region country language religion disability "
     "nationality female male black white minority class education marital cohort",
     "user": "id user uid member customer patient person people account client subject respondent applicant borrower student "
-    "seqn participant device household",
+    "seqn participant device household "
+    "viewer reader listener visitor guest shopper buyer driver rider worker employee voter player",
     "cluster": "location place county precinct school hospital clinic site store game match session",
     "item": "item product job creator post article movie song video doc document listing ad query",
     "weight": "weight weights wt",
+    "step": "hour hours minute minutes second seconds secs sec week step round period position rank",
     "neither": "weight weights wt count counts num n year month day date time timestamp lat lon latitude longitude zip index row",
 }
 HINTS = {role: frozenset(words.split()) for role, words in WORDS.items()}
 MOST_GROUPS = 20  # more distinct values are hardly groups that somebody wants compared
 FEWEST_SCORES = 5
+IDS = {"id", "uid", "user"}  # say whose row it is also where few are there, as in a file that somebody tries
+FEWEST_ITEMS = 20  # with fewer nothing is judged
+MEETS, MET_BY = 2, 5  # values that a user meets on average, and users that meet a value: fewer share next to nothing
+CROSSED = 0.5  # of all pairs of a user and a number: more is a position or a step that every user goes through
 SURE = 4  # points; less is a guess that is marked
 
 
@@ -52,6 +58,33 @@ def guess_roles(columns: Sequence[ColumnFacts], given: dict[str, str | None]) ->
             also = tuple(name for rating, name in rated if name != best and rating >= min(points, SURE))
             found[role] = Guess(role, best, points >= SURE, also)
     return found
+
+
+def may_be_items(columns: Sequence[ColumnFacts], found: dict[str, Guess]) -> list[str]:
+    """Columns that are no other role and identify something; whether users meet several of its values is open."""
+    taken = {guess.name for guess in found.values()}
+    return [
+        column.name
+        for column in columns
+        if column.name not in taken
+        and (column.kind == "text" or column.whole)
+        and FEWEST_ITEMS <= column.n_distinct < column.n_rows
+        and not words_of(column.name) & (HINTS["neither"] | HINTS["step"])
+        and not _says(column.name, "group")
+    ]
+
+
+def guess_item(columns: Sequence[ColumnFacts], user: str, pairs: dict[str, int]) -> Guess | None:
+    """The column that varies most within users and whose values many users meet; pairs: of a user and a value, by column."""
+    facts = {column.name: column for column in columns}
+    n_users = facts[user].n_distinct
+    met = {}
+    for name, n_pairs in pairs.items():
+        n_values = facts[name].n_distinct
+        position = facts[name].whole and n_pairs > CROSSED * n_users * n_values
+        if n_pairs >= max(MET_BY * n_values, MEETS * n_users) and not position:
+            met[name] = n_pairs
+    return Guess("item", max(met, key=lambda name: met[name]), sure=False) if met else None
 
 
 def _rate_outcome(column: ColumnFacts, _outcome: str | None) -> int:
@@ -89,9 +122,10 @@ def _rate_group(column: ColumnFacts, _outcome: str | None) -> int:
 def _rate_user(column: ColumnFacts, _outcome: str | None) -> int:
     """An id; else a place or an event that rows have in common; else text of many values."""
     fractions = column.kind == "number" and not column.whole
-    if column.kind in ("date", "truth value", "nothing") or fractions or column.n_distinct <= FEWEST_SCORES:
-        return 0
     words = words_of(column.name)
+    few = column.n_distinct <= FEWEST_SCORES and not words & IDS
+    if column.kind in ("date", "truth value", "nothing") or fractions or few:
+        return 0
     if words & HINTS["neither"] or (words & HINTS["item"]):
         return 0
     known, many = _says(column.name, "user"), column.kind == "text" and column.n_distinct > MOST_GROUPS

@@ -42,6 +42,7 @@ def init(context: click.Context, /, data: str | None, tolerance: float, output: 
     """
     from evenscore.commands.configuration import template
     from evenscore.errors import FileError, require_gap
+    from evenscore.report.wrapping import TABBED, terminal_width, wrap
     from evenscore.saving import write_whole
     from evenscore.tallies.archive import is_tally_file
 
@@ -58,7 +59,7 @@ def init(context: click.Context, /, data: str | None, tolerance: float, output: 
             settings |= _guess_settings(context, data, given, notes)
     write_whole(path, template(**settings).encode())
     for note in notes:
-        tell(note, err=True)
+        tell("\n".join(wrap(note, terminal_width(), "", TABBED)), err=True)
     tell(f"{path} is written; edit it, then run: evenscore audit" + _config_option(output), err=True)
 
 
@@ -75,8 +76,8 @@ def _path_from(data: str, settings: Path) -> str:
 
 def _guess_settings(context: click.Context, data: str, given: dict[str, str | None], notes: list[str]) -> dict[str, Any]:
     """What the file says about itself; the guesses are listed, and what they leave open is noted."""
-    from evenscore.commands.guessing import HINTS, guess_roles, words_of
-    from evenscore.engines.column_facts import find_facts
+    from evenscore.commands.guessing import HINTS, guess_item, guess_roles, may_be_items, words_of
+    from evenscore.engines.column_facts import count_pairs, find_facts
     from evenscore.errors import DataError, listing
 
     columns = find_facts(data)
@@ -85,6 +86,10 @@ def _guess_settings(context: click.Context, data: str, given: dict[str, str | No
         if name is not None and name not in facts:
             raise DataError(f"no column {name!r} for {role}; {data} has: {listing(facts)}")
     guesses = guess_roles(columns, given)
+    if "user" in guesses and "item" not in guesses:
+        user = guesses["user"].name
+        item = guess_item(columns, user, count_pairs(data, user, may_be_items(columns, guesses)))
+        guesses |= {} if item is None else {"item": item}
     if any(given[role] is None for role in ROLES):
         tell(_listing(columns, guesses, given))
     settings: dict[str, Any] = {role: guess.name for role, guess in guesses.items()}

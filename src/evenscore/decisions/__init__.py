@@ -24,7 +24,7 @@ from evenscore.decisions.rates import (
     rate_table,
     read_thresholds,
 )
-from evenscore.decisions.scoring import MEDIAN, at_median, density_ratios, with_median_error
+from evenscore.decisions.scoring import at_median, density_ratios, is_median, with_median_error
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, require_alpha, require_gap, require_number, require_option
 from evenscore.estimation.inference import seeded
@@ -33,17 +33,21 @@ from evenscore.tables import number_text
 from evenscore.tallies.everyone import has_unlabelled
 from evenscore.tallies.moments import WEIGHTINGS
 from evenscore.tallies.tally_state import Tally
-from evenscore.tallies.two_way import in_full
+from evenscore.tallies.two_way import few_words, in_full
 from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
 from evenscore.types import Floats, Mask
 
 NOT_KEPT = "rows have no outcome, and this tally does not keep what all rows of a user have in common: tally the data anew"
+ITEMS_NOT_KEPT = (
+    "rows have no outcome, and what all rows of one {item} have in common is not kept: with an outcome that every row has, such as "
+    "the score itself, selection rates have limits"
+)
 NOT_BINARY = "outcomes are not 0/1, so there are no positives and negatives"
 ONE_SIDE = "outcomes are known of {} only, and nothing is known of {}"
 NO_DECISION = "without a threshold there are no decisions, only the scoring rate: the share above the median of the sample"
 APART = 0.05  # shares with a known outcome, from which on metrics are about people chosen by the decision
-SMALL = "less than {:g} of the sample"
+SMALL = "less than {:g} % of the sample"
 
 
 @in_one_thread
@@ -103,7 +107,7 @@ def decision_metrics(
     >>> round(found.by_group["a"]["selection_rate"], 2), round(found.by_group["b"]["selection_rate"], 2)
     (0.5, 0.31)
     """
-    median = isinstance(threshold, str) and threshold == MEDIAN
+    median = is_median(threshold)
     if not median:
         for value in threshold.values() if isinstance(threshold, Mapping) else (threshold,):
             require_score(value)
@@ -150,7 +154,7 @@ def decision_metrics(
         errors={
             view.label: off for view, choice in zip(rates.views, rates.selections, strict=True) if (off := choice.error(view)) > 0
         },
-        notes=_notes(tally, median, rates),
+        notes=_notes(tally, median, positive, rates),
         frame_kind=tally.frame_kind,
     )
 
@@ -178,9 +182,9 @@ class Rates:
             raise DataError(
                 f"there are no rows with a weight{f' in {empty[0]}' if empty else ''}, so there is nothing to decide about"
             )
-        median = isinstance(threshold, str) and threshold == MEDIAN
+        median = is_median(threshold)
         if median:
-            selections = at_median(views, positive)
+            selections = at_median(views, threshold, positive)
         else:
             values = read_thresholds(tally, threshold, positive)
             selections = [Selection.at(view, value, positive) for view, value in zip(views, values, strict=True)]
@@ -234,7 +238,7 @@ class Rates:
             if not rates.about[number] > 0:
                 reason = f"there are no {ABOUT[metric]}"
             elif not rates.known[number]:
-                reason = rates.around.view.few or NOT_KEPT
+                reason = rates.around.view.few or _not_kept(rates.around.view.tally)
             row = {"group": label, "metric": metric, **values, "users": users[metric], "effective_users": effective}
             rows.append(row | {"reason": reason})
         return rows
@@ -266,7 +270,13 @@ def _left_out(rates: Rates, min_share: float, base: int | None) -> dict[Any, str
     """Groups that are not compared, with the reason; the reference stays."""
     weight = np.array([view.sums.A.sum() for view in rates.views])
     small = weight / weight.sum() < min_share
-    return {view.label: SMALL.format(min_share) for g, view in enumerate(rates.views) if small[g] and g != base}
+    reasons = [SMALL.format(100 * min_share) if small[g] else few_words(view.tally, g) for g, view in enumerate(rates.views)]
+    return {view.label: reasons[g] for g, view in enumerate(rates.views) if reasons[g] and g != base}
+
+
+def _not_kept(tally: Tally) -> str:
+    """Why selection rates have no limits where rows have no outcome."""
+    return NOT_KEPT if tally.item is None else ITEMS_NOT_KEPT.format(item=tally.item)
 
 
 def _pairs(kept: Sequence[int], base: int | None) -> list[tuple[int, int]]:
@@ -287,23 +297,34 @@ def _impact(
         places, labels = np.array(kept) * n, [rates.views[g].label for g in kept]
         fixed = None if base is None else list(kept).index(base)
         rows = impact_ratios(labels, rates.levels, places, fixed, alpha, seed)
+        without = next((rates.views[g] for g in kept if not usable[g]), None)
+        unknown = (
+            {} if without is None else {"ci_low": np.nan, "ci_high": np.nan, "reason": without.few or _not_kept(without.tally)}
+        )
         for g, row in zip(kept, rows, strict=True):
-            unknown = {"ci_low": np.nan, "ci_high": np.nan, "reason": rates.views[g].few or NOT_KEPT}
-            limits = {} if all(usable[g] for g in kept) else unknown
-            found[g] = row | {"reason": ""} | limits
-        below = equal_groups_below(rates.levels, places, fixed, seed) if all(usable[g] for g in kept) else np.nan
+            found[g] = row | {"reason": ""} | unknown
+        below = equal_groups_below(rates.levels, places, fixed, seed) if without is None else np.nan
     table = []
     for g, view in enumerate(rates.views):
         share = float(rates.table.groups[g].estimate[0])
         empty = {"group": view.label, "selection_rate": share, "ratio": np.nan, "ci_low": np.nan, "ci_high": np.nan}
-        table.append(found.get(g, empty | {"reference": None, "reason": left_out.get(view.label, "there is one group only")}))
+        table.append(
+            found.get(
+                g, empty | {"reference": None, "reason": left_out.get(view.label, "there is no other group to compare it with")}
+            )
+        )
     return table, below
 
 
-def _notes(tally: Tally, median: bool, rates: Rates) -> tuple[str, ...]:
+def _notes(tally: Tally, median: bool, positive: str, rates: Rates) -> tuple[str, ...]:
     notes = []
     if median:
         notes.append("scoring rate: the share above the median score of the sample; limits allow for the error of the median")
+    if positive == "below" and len(rates.metrics) > 2:
+        notes.append(
+            "selected are scores below the threshold, positive is an outcome of 1: the tpr is the share of positives that are "
+            "selected, and accuracy takes a selected row for right where its outcome is 1"
+        )
     unlabelled = sum(tally.n_unlabelled.values())
     if unlabelled:
         notes.append(f"{number_text(unlabelled)} rows without a known outcome count in selection rates only")

@@ -10,9 +10,15 @@ import numpy as np
 
 from evenscore.decisions.rates import OPPOSITE
 from evenscore.errors import OptionError, listing, shortened
+from evenscore.estimation.verdict import DISPARITY, PARITY
 from evenscore.tables import Table, json_ready, label_text, number_text
 
 FOUR_FIFTHS = 0.8
+
+
+def _once(metrics: Sequence[str]) -> list[str]:
+    """Without those that say the same with the other sign."""
+    return [metric for metric in metrics if OPPOSITE.get(metric) not in metrics]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -78,6 +84,7 @@ class DecisionMetrics(Table):
     def of(self, group: Any, metric: str) -> dict[str, Any]:
         """The row of one group and metric."""
         self._require_metric(metric)
+        group = group.item() if isinstance(group, np.generic) else group
         for row in self.table:
             if row["metric"] == metric and type(row["group"]) is type(group) and row["group"] == group:
                 return dict(row)
@@ -85,7 +92,7 @@ class DecisionMetrics(Table):
 
     def difference(self, metric: str) -> dict[str, float]:
         """The largest difference between two groups, as Fairlearn's ``difference()``, with limits that hold for the largest of all
-        pairs."""
+        pairs that have limits."""
         rows = self._compared(metric)
         low = max(0.0, *(max(row["band_low"], -row["band_high"]) for row in rows)) if rows else np.nan
         high = max((max(-row["band_low"], row["band_high"]) for row in rows), default=np.nan)
@@ -93,7 +100,8 @@ class DecisionMetrics(Table):
         return {"estimate": estimate, "ci_low": min(low, estimate), "ci_high": max(high, estimate)}
 
     def ratio(self, metric: str) -> dict[str, float]:
-        """The smallest ratio of two groups, as Fairlearn's ``ratio()``, with limits that hold for the smallest of all pairs."""
+        """The smallest ratio of two groups, as Fairlearn's ``ratio()``, with limits that hold for the smallest of all pairs that
+        have limits."""
         rows = self._compared(metric)
         estimates, lows, highs = [1.0], [1.0], [1.0]
         for row in rows:
@@ -127,6 +135,8 @@ class DecisionMetrics(Table):
     @property
     def equal_below_text(self) -> str:
         """``equal_below`` for people."""
+        if self.equal_below > 0.99:
+            return "more than 99 %"
         return "less than 1 %" if self.equal_below < 0.01 else f"{100 * self.equal_below:.0f} %"
 
     @property
@@ -145,22 +155,28 @@ class DecisionMetrics(Table):
         return f"p needs no adjustment{needless}" if needless != self.adjustment else f"p adjusted by {self.adjustment}"
 
     def _differences(self, metrics: Sequence[str]) -> str:
-        """In which metrics groups are shown to differ, and how many pairs of them."""
+        """In which metrics groups are shown to differ, and how many pairs of them; with a tolerance, in which they are alike."""
         verdicts: dict[str, list[str]] = {}
         for row in self.comparisons:
-            verdicts.setdefault(row["metric"], []).append(row["verdict"])
-        shown = [metric for metric in metrics if "disparity" in verdicts.get(metric, ())]
-        shown = [metric for metric in shown if OPPOSITE.get(metric) not in shown]  # the same difference, with the other sign
+            if np.isfinite(row["p_adjusted"]):
+                verdicts.setdefault(row["metric"], []).append(row["verdict"])
+        if not verdicts:
+            return "no two groups could be compared"
+        more = "" if self.tolerance is None else f"by more than {self.tolerance:g} "
+        shown = _once([metric for metric in metrics if DISPARITY in verdicts.get(metric, ())])
+        pairs = [f"{metric} ({verdicts[metric].count(DISPARITY)} of {len(verdicts[metric])} pairs)" for metric in shown]
         if not shown:
-            return "no difference between groups is shown"
-        pairs = {metric: (verdicts[metric].count("disparity"), len(verdicts[metric])) for metric in shown}
-        if all(n_pairs == 1 for _, n_pairs in pairs.values()):
-            return f"the two groups are shown to differ in {', '.join(shown)}"
-        return "groups are shown to differ in " + ", ".join(f"{metric} ({n} of {of} pairs)" for metric, (n, of) in pairs.items())
+            found = f"no difference {more and more.replace('by', 'of', 1)}between groups is shown"
+        elif all(len(verdicts[metric]) == 1 for metric in shown):
+            found = f"the two groups are shown to differ {more}in {', '.join(shown)}"
+        else:
+            found = f"groups are shown to differ {more}in {', '.join(pairs)}"
+        alike = _once([metric for metric in metrics if set(verdicts.get(metric, ())) == {PARITY}])
+        return found + (f"; all differences in {', '.join(alike)} are shown to be within {self.tolerance:g}" if alike else "")
 
     def _by_ratios_alone(self) -> list[str]:
         """Groups whose impact ratio is shown to be below 1 though among all metrics no difference in selection is."""
-        if any(row["metric"] == "selection_rate" and row["verdict"] == "disparity" for row in self.comparisons):
+        if any(row["metric"] == "selection_rate" and row["verdict"] == DISPARITY for row in self.comparisons):
             return []
         lower = [label_text(row["group"]) for row in self.impact_ratios if row["ci_high"] < 1]
         if not lower or self.tolerance is not None:
@@ -169,6 +185,17 @@ class DecisionMetrics(Table):
             f"by impact ratios alone {listing(lower)} {'is' if len(lower) == 1 else 'are'} selected less often than the group "
             "selected most; with all metrics tested together that is not shown"
         ]
+
+    def _blanks(self, metrics: Sequence[str]) -> list[str]:
+        """Why groups have no limits in a metric, each reason once."""
+        blank = [row for row in self.table if row["reason"] and row["metric"] in metrics and row["group"] not in self.left_out]
+        whose: dict[tuple[str, str], list[str]] = {}
+        for row in blank:
+            whose.setdefault((row["metric"], row["reason"]), []).append(label_text(row["group"]))
+        return [f"{metric} of {listing(groups)}: {reason}" for (metric, reason), groups in whose.items()]
+
+    def _shown_rows(self) -> list[dict[str, Any]]:
+        return [{name: value for name, value in row.items() if name != "reason"} for row in self.rows()]
 
     def _title(self) -> str:
         return f"Decisions at {self.where}, per {self.weighting}"
@@ -183,6 +210,7 @@ class DecisionMetrics(Table):
             names = [metric for metric, why in self.unavailable.items() if why == reason]
             notes.append(f"not given: {', '.join(names)}, because {reason}")
         notes += [f"{label_text(group)} is not compared: {reason}" for group, reason in self.left_out.items()]
+        notes += self._blanks(metrics or self.metrics)
         if self.comparisons:
             notes.append(f"{self._differences(metrics or self.metrics)}; {self.adjustment_words}")
             notes += self._by_ratios_alone()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +20,29 @@ NEAR = 0.1  # of the sample on either side of its median: by these a group's den
 LEAST = 1e-3  # of a variance, that the median's error may leave
 
 
-def at_median(views: Sequence[GroupView], positive: str) -> list[Selection]:
+class KnownMedian(float):
+    """The median of the whole sample, where rows whose group is not known belong to the sample too."""
+
+    @property
+    def cut(self) -> float:
+        """The smallest score above it."""
+        return float(np.nextafter(self, np.inf))
+
+    def select(self, view: GroupView, positive: str) -> Selection:
+        """Whose score is above it, or below it."""
+        return replace(Selection.at(view, self.cut if positive == "above" else float(self), positive), threshold=self)
+
+
+def is_median(threshold: Any) -> bool:
+    """Whether the scoring rate is asked for."""
+    return isinstance(threshold, KnownMedian) or (isinstance(threshold, str) and threshold == MEDIAN)
+
+
+def at_median(views: Sequence[GroupView], threshold: Any, positive: str) -> list[Selection]:
     """Who is above (or below) the median of all rows; on a lattice of values, which may hold the median often, strictly so."""
     lattice = views[0].lattice
+    if isinstance(threshold, KnownMedian):
+        return [threshold.select(view, positive) for view in views]
     weight = np.sum([view.sums.A for view in views], axis=0)
     if lattice.values is None:
         median = float(lattice.to_score(quantiles(lattice, weight, np.array([0.5])))[0])

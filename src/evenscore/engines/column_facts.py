@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +60,35 @@ def _ask_source(source: Source) -> list[ColumnFacts]:
     answers = query(f"SELECT {', '.join(asked)} FROM {source.sql}").fetchone() if asked else ()
     size = len(asked) // len(columns) if columns else 1
     return [_facts(name, kinds[name], n_rows, *answers[i * size : (i + 1) * size]) for i, name in enumerate(columns)]
+
+
+def find_median(data: Paths, score: str) -> float | None:
+    """The median of one column's numbers, over all rows that have one; None where there is none."""
+
+    def ask(source: Source) -> float | None:
+        kind = "text" if source.is_text else type_kind(source.types[score])
+        number = _number(source.held[score], f"CAST({source.held[score]} AS VARCHAR)", kind)
+        found = query(f"SELECT median({number}) FROM {source.sql}").fetchone()[0]
+        return None if found is None else float(found)
+
+    return use_files(data, {"score": score}, ask, hush, every=True)
+
+
+def count_pairs(data: Paths, first: str, others: Sequence[str]) -> dict[str, int]:
+    """How many different pairs of values one column makes with each of some others, where both are known."""
+
+    def ask(source: Source) -> dict[str, int]:
+        n_rows = query(f"SELECT count(*) FROM {source.sql}").fetchone()[0]
+        counting = "count(DISTINCT {})" if n_rows <= EXACT else "approx_count_distinct({})"
+        own = source.held[first]
+        hashes = (
+            f"CASE WHEN {own} IS NOT NULL AND {source.held[name]} IS NOT NULL THEN hash({own}, {source.held[name]}) END"
+            for name in others
+        )
+        answers = query(f"SELECT {', '.join(map(counting.format, hashes))} FROM {source.sql}").fetchone()
+        return dict(zip(others, answers, strict=True))
+
+    return use_files(data, {}, ask, hush, every=True) if others else {}
 
 
 def _questions(column: str, kind: str, counting: str) -> list[str]:

@@ -24,6 +24,9 @@ class Unsaid(enum.Enum):
 
     UNSAID = enum.auto()
 
+    def __repr__(self) -> str:
+        return "<unsaid>"
+
 
 UNSAID = Unsaid.UNSAID
 

@@ -9,7 +9,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 
 from evenscore.data.columns import open_table
-from evenscore.data.observations import Observations, keep_split, observe
+from evenscore.data.observations import Observations, keep_split, observe, who_is_split
 from evenscore.data.spec import TallySpec
 from evenscore.errors import DataError, first_line, shortened, warn
 from evenscore.tallies.counting import count as count_rows
@@ -24,7 +24,9 @@ def tally_memory(data: Any, spec: TallySpec, *, progress: Progress | None = None
     observations = observe(collect_frame(data, spec.roles), spec)
     lattice = choose_lattice(observations, spec)
     tally = fold_lines(count_rows(keep_split(observations, spec.split), lattice, progress))
-    return tally if spec.split is None else replace(tally, split=str(spec.split))
+    if spec.split is None:
+        return tally
+    return replace(tally, split=str(spec.split), by_item=who_is_split(observations) is observations.items)
 
 
 def choose_lattice(observations: Observations, spec: TallySpec) -> Lattice:

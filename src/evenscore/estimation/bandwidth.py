@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -95,7 +96,9 @@ def narrow_words(lattice: Lattice, smoothing: Smoothing) -> str:
     few = 1 if lattice.auto and lattice.is_unit else FEW_CELLS
     if not 0 < h < few * width * smoothing.shape.width:
         return ""
-    return f"the bandwidth {h:.3g} is only {h / width:.1f} cells wide, so nothing inside a cell can be seen; {finer_words(lattice)}"
+    wide = math.ceil(h / width - 0.05)  # in whole cells, so that bandwidths of several tests are told of once
+    cells = "no wider than a cell" if wide <= 1 else f"at most {wide} cells wide"
+    return f"the bandwidth is {cells}, and nothing inside a cell can be seen; {finer_words(lattice)}"
 
 
 def finer_words(lattice: Lattice) -> str:
@@ -103,7 +106,7 @@ def finer_words(lattice: Lattice) -> str:
     if lattice.n_cells < MAX_CELLS:
         return f"there are {lattice.n_cells} cells, {MAX_CELLS} are possible: tally with more cells"
     if lattice.auto:
-        return "cells cut to the scores at hand are finer: tally with scale='rank'"
+        return "cells cut to the scores at hand are finer: name scale='rank' instead of 'auto'"
     return "for skewed scores tally with scale='logit' or scale='rank'"
 
 

@@ -20,7 +20,7 @@ from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
 CELLS_A_BANDWIDTH = 8  # at least, where cells are joined
-SIDE_BYTES = 1 << 29  # of dense pair matrices that are kept for the next comparison
+SIDE_BYTES = 1 << 28  # of dense pair matrices that are kept for the next comparison
 # Of the rule of thumb, for tests of a gap: of 100 bumps four more are found than at 1, and two fewer slopes (docs/parity-tests.md).
 TESTED = 0.8
 SHARED = 0.5  # of the people of each side: so many have one of few scores that both sides have, or such scores are joined by lines

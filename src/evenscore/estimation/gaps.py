@@ -6,19 +6,19 @@ residuals. All are matrices on the outcome sums of the two sides, so one covaria
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
 from evenscore.errors import OptionError
 from evenscore.estimation.comparison import Comparison, no_overlap, overlap
-from evenscore.estimation.inference import standard_errors
 from evenscore.estimation.kernels import FEW_CELLS, Smoother
-from evenscore.estimation.laws import Law
-from evenscore.estimation.nulls import Null
-from evenscore.estimation.side_laws import SideLaw
+from evenscore.estimation.laws import Law, stack, within
+from evenscore.estimation.nulls import Dispersion, Null
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.estimation.spreads import Dependence, Scatter
+from evenscore.estimation.spreads import Scatter, unbalanced_skewness
 from evenscore.tables import figures
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView, quantiles
@@ -27,56 +27,49 @@ from evenscore.types import Floats, Mask
 # What these rest on: docs/parity-tests.md (where a test looks, and its scales) and docs/lattice.md (coarse cells).
 MIN_EFFECTIVE = 10  # a point with fewer effective users on a side is left out
 SKEWNESS = (0.6, 1.0)  # of a value: best, and at most
+UNBALANCED = 0.2  # the same of a value that one side makes, whose variance is known from its own outcomes only
 MIN_POINTS, MAX_POINTS = 20, 200
 SCALES = (1, 2, 4)
+ENDS = 25  # of cumulative sums
 SHARE_KERNEL = "gaussian"  # that smooths the share of one side along the score
 MAX_HIDDEN = 0.3  # standard errors of a gap that the bend of a common curve may make; where it may make more a point is left out
 FEWEST_CELLS = 6  # fewer coarse ones do not show how a curve bends
 ROUNDING = 1e-12  # a variance below this share of what the outcomes could give is rounding
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
-    """n values that are linear in the outcome sums of the two sides.
+@dataclass(frozen=True, eq=False)
+class Process(Dispersion):
+    """n values that are linear in the outcome sums of the two sides, and how they spread without a gap.
 
-    values, effective_a, effective_b: (n,); covariance: (n, n); law: how values are distributed without a gap, side_a, side_b: and
-    each side's part of them; matrix_a, matrix_b: (n, n_cells), with values = matrix_a @ Y_a - matrix_b @ Y_b up to what happens
-    inside a cell; shift: (n,) what a constant gap of 1 adds to the values. scatter_a, scatter_b: how the sides scatter, so that
-    the covariance with other processes need not begin anew.
+    values: (n,); matrix_a, matrix_b: (n, n_cells), with values = matrix_a @ Y_a - matrix_b @ Y_b up to what happens inside a cell;
+    shift: (n,) what a constant gap of 1 adds to the values.
     """
 
     values: Floats
-    covariance: Floats
-    law: Law
-    effective_a: Floats
-    effective_b: Floats
     matrix_a: Floats
     matrix_b: Floats
     shift: Floats
-    side_a: SideLaw
-    side_b: SideLaw
-    scatter_a: Dependence | Scatter
-    scatter_b: Dependence | Scatter
 
     @property
     def se(self) -> Floats:
         """Standard errors."""
-        return standard_errors(self.covariance)
+        return self.law.se
 
     @property
     def z(self) -> Floats:
         """Values in standard errors, as normal quantiles that allow for few users."""
         return self.law.z(self.values)
 
-    def at(self, keep: Mask) -> Process:
+    def at(self, keep: Mask | slice) -> Process:
         """Only these."""
-        if keep.all():
+        if len(self.values[keep]) == len(self.values):
             return self
-        arrays = {
-            name: getattr(self, name)[keep] for name in ("values", "effective_a", "effective_b", "matrix_a", "matrix_b", "shift")
-        }
-        laws = {name: getattr(self, name).at(keep) for name in ("law", "side_a", "side_b", "scatter_a", "scatter_b")}
-        return Process(**arrays, **laws, covariance=self.covariance[np.ix_(keep, keep)])
+        kept: dict[str, Any] = {"joint": lambda: self.covariance[keep][:, keep]}
+        for field in fields(self):
+            part = getattr(self, field.name)
+            if field.name not in kept:
+                kept[field.name] = part[keep] if isinstance(part, np.ndarray) else part.at(keep)
+        return Process(**kept)
 
 
 def estimate_gap(comparison: Comparison, points: Floats, smoothing: Smoothing, null: Null) -> Process:
@@ -89,20 +82,21 @@ def estimate_gap(comparison: Comparison, points: Floats, smoothing: Smoothing, n
 def _process(null: Null, values: Floats, matrix_a: Floats, matrix_b: Floats, shift: Floats, *raw: Floats) -> Process:
     """Values with what chance would do to them under a null."""
     spread = null.spread(matrix_a, matrix_b, *raw)
-    return Process(
-        values=values,
-        covariance=spread.covariance,
-        law=spread.law,
-        effective_a=spread.effective_a,
-        effective_b=spread.effective_b,
-        matrix_a=matrix_a,
-        matrix_b=matrix_b,
-        shift=shift,
-        side_a=spread.side_a,
-        side_b=spread.side_b,
-        scatter_a=spread.scatter_a,
-        scatter_b=spread.scatter_b,
-    )
+    parts = {field.name: getattr(spread, field.name) for field in fields(spread)}
+    return Process(**parts, values=values, matrix_a=matrix_a, matrix_b=matrix_b, shift=shift)
+
+
+def stack_processes(processes: Sequence[Process], null: Null) -> Process:
+    """Several processes of one comparison as one, one after the other."""
+    if len(processes) == 1:
+        return processes[0]
+    parts = {field.name: [getattr(process, field.name) for process in processes] for field in fields(Process)}
+    del parts["joint"]
+    whole: dict[str, Any] = {
+        name: np.concatenate(values) if isinstance(values[0], np.ndarray) else stack(values) for name, values in parts.items()
+    }
+    a, b, side_a, side_b = (whole[name] for name in ("scatter_a", "scatter_b", "side_a", "side_b"))
+    return Process(**whole, joint=lambda: null.joint_covariance(a, side_a, b, side_b))
 
 
 def gap_values(comparison: Comparison, points: Floats, smoothing: Smoothing) -> Floats:
@@ -137,10 +131,25 @@ def cumulative(comparison: Comparison, null: Null, bandwidth: float) -> Process:
     share = np.divide(a.W, weight, out=np.zeros_like(weight), where=weight > 0)
     if not comparison.unsmoothed:
         share = np.clip(comparison.among(SHARE_KERNEL, bandwidth).fit(weight, a.W, degree=0), 0, 1)
-    total = np.cumsum(weight) / weight.sum()
-    ends = np.unique(np.searchsorted(total, np.linspace(0.02, 1, 50) - 1e-9).clip(max=len(total) - 1))
-    upto = (np.arange(len(weight))[None, :] <= ends[:, None]).astype(np.float64)
-    return _residual_process(comparison, null, upto * (1 - share), upto * share, np.zeros(len(ends)), few=False)
+    upto = _upto(weight, whole=comparison.a.lattice.discrete)
+    return _residual_process(comparison, null, upto * (1 - share), upto * share, np.zeros(len(upto)), few=False)
+
+
+def _upto(weight: Floats, *, whole: bool) -> Floats:
+    """How much of each cell is among the first 4, 8, ... 100 % of people by score, (n_ends, n_cells).
+
+    whole: cells are scores, which are taken whole. Else a part of a cell is taken, so that ends lie where they lie however wide
+    cells are.
+    """
+    total, ends = np.cumsum(weight) / weight.sum(), np.linspace(1 / ENDS, 1, ENDS)
+    if whole:
+        last = np.unique(np.searchsorted(total, ends - 1e-9).clip(max=len(total) - 1))
+        return (np.arange(len(weight))[None, :] <= last[:, None]).astype(np.float64)
+    share = weight / weight.sum()
+    inside = np.divide(ends[:, None] - (total - share), share, out=(total <= ends[:, None]).astype(np.float64), where=share > 0)
+    upto = within(inside)
+    upto[-1] = 1.0
+    return upto
 
 
 def _residual_process(comparison: Comparison, null: Null, raw_a: Floats, raw_b: Floats, inside: Floats, *, few: bool) -> Process:
@@ -177,13 +186,23 @@ def comparison_grid(comparison: Comparison, bandwidth: float) -> tuple[Floats, s
         points = _values_between(comparison)
         return points, None if len(points) else no_overlap(comparison)
     low, high = overlap(comparison)
+    lattice = comparison.a.lattice
+    if low == high and lattice.ties is not None and low in lattice.tie_positions:
+        return np.array([low]), None
     if not low < high:
         return np.zeros(0), no_overlap(comparison)
     mixture = np.sum([side.lattice_weight / side.total for side in comparison.sides], axis=0)
-    spaced = quantiles(comparison.a.lattice, mixture, np.linspace(0, 1, 20 * MIN_POINTS + 1))
+    spaced = quantiles(lattice, mixture, np.linspace(0, 1, 20 * MIN_POINTS + 1))
+    if lattice.ties is not None:
+        spaced = np.unique(spaced)
     spaced = spaced[(spaced > low) & (spaced < high)]
     inner = np.interp(np.linspace(0, 1, MIN_POINTS), np.linspace(0, 1, len(spaced) + 2), [low, *spaced, high])
-    return _no_wider(np.unique(inner), bandwidth), None
+    points = _no_wider(np.unique(inner), bandwidth)
+    if lattice.ties is None:
+        return points, None
+    # One point where people share a score: between there and the next people are none.
+    tied = lattice.tie_positions
+    return np.union1d(lattice.snap(points), tied[(tied >= low) & (tied <= high)]), None
 
 
 def _values_between(comparison: Comparison) -> Floats:
@@ -275,7 +294,7 @@ def judgeable(process: Process, comparison: Comparison) -> Mask:
     square = (a.Y2.sum() + b.Y2.sum()) / (a.W.sum() + b.W.sum())
     with np.errstate(divide="ignore", invalid="ignore"):
         rounding = ROUNDING * square * (1 / process.effective_a + 1 / process.effective_b)
-        return np.asarray(enough_users(process) & np.isfinite(process.values) & (np.diag(process.covariance) > rounding))
+        return np.asarray(enough_users(process) & np.isfinite(process.values) & (process.law.variance > rounding))
 
 
 def tame(process: Process, able: Mask) -> Mask:
@@ -284,6 +303,9 @@ def tame(process: Process, able: Mask) -> Mask:
     Where points with a skewness up to .6 exist (three expected events of a rare outcome), others only dilute what they show; up to
     1 (one expected event) the expansion holds well enough to judge by, and beyond nothing can be said.
     """
+    a, b = process.scatter_a, process.scatter_b
+    if isinstance(a, Scatter) and isinstance(b, Scatter):
+        able = able & (unbalanced_skewness(a, b) <= UNBALANCED)
     return tame_law(process.law, able)
 
 

@@ -165,8 +165,9 @@ def _inverse_moments(kw: Floats, u: Floats, degree: int) -> Floats:
     empty = ~(np.abs(stacked[:, 0]) > TINY)
     total = np.where(empty, 1.0, stacked[:, 0])[:, None, None]
     inverse, bad = _inverse(stacked[:, size[:, None] + size] / total)
-    inverse /= total
-    inverse[bad | empty] = np.nan
+    with np.errstate(over="ignore"):  # neighbours so far away that the kernel hardly knows them
+        inverse /= total
+    inverse[bad | empty | ~np.isfinite(inverse).all(axis=(1, 2))] = np.nan
     return inverse
 
 
@@ -212,6 +213,7 @@ def _first_row(m: list[Floats], degree: int) -> tuple[list[Floats], Floats, Floa
     return row, m[0] * row[0] + m[1] * row[1] + m[2] * row[2], np.abs(m[0] * m[2] * m[4])
 
 
+@np.errstate(over="ignore", invalid="ignore")  # slopes towards neighbours that the kernel hardly knows
 def _coefficients(inverse: Floats, k: Floats, u: Floats, degree: int) -> Floats:
     """inverse_j @ B_jc K_jc, (n_points, rows of inverse, n_cells)."""
     coefficients = np.empty((len(u), inverse.shape[1], u.shape[1]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property, partial
 
 import numpy as np
 
@@ -29,15 +29,16 @@ from evenscore.types import Floats
 TINY = 1e-300
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Dispersion:
-    """How n differences of two sides spread under a null: their law, covariance (n, n), and each side's law and effective users.
+    """How n differences of two sides spread under a null: their law, and each side's law and effective users.
 
-    together: the correlation of the two sides, of users that both have, (n,). scatter_a, scatter_b: what it is all made of.
+    joint: makes their covariance, (n, n), which not all who ask for the law need. together: the correlation of the two sides, of
+    users that both have, (n,). scatter_a, scatter_b: what it is all made of.
     """
 
     law: Law
-    covariance: Floats
+    joint: Callable[[], Floats]
     together: Floats
     side_a: SideLaw
     side_b: SideLaw
@@ -46,9 +47,14 @@ class Dispersion:
     scatter_a: Dependence | Scatter
     scatter_b: Dependence | Scatter
 
+    @cached_property
+    def covariance(self) -> Floats:
+        """How they go together, (n, n)."""
+        return self.joint()
+
     @property
     def corr(self) -> Floats:
-        """How the differences go together, (n, n)."""
+        """The same in standard errors."""
         return _correlation(self.covariance)
 
 
@@ -91,54 +97,59 @@ class Null:
 
     def disperse(self, a: Dependence | Scatter, b: Dependence | Scatter) -> Dispersion:
         """The same of estimates of which is known how they scatter."""
-        if isinstance(a, Dependence) and isinstance(b, Dependence):
-            return _of_rates(self, a, b)
+        side_a, side_b = _side_laws(a, b)
+        size, together = side_a.law.se * side_b.law.se, np.zeros(len(a.matrix))
+        if self.shared is not None:
+            _, shared = self._rescaled(a, side_a, b, side_b)
+            together = np.clip(np.divide(np.diag(shared), size, out=together, where=size > 0), -1, 1)
+        law = side_a.law.minus(side_b.law, together * size)
+        joint = partial(self.joint_covariance, a, side_a, b, side_b)
+        return Dispersion(law, joint, together, side_a, side_b, a.effective, b.effective, a, b)
+
+    def joint_covariance(self, a: Dependence | Scatter, side_a: SideLaw, b: Dependence | Scatter, side_b: SideLaw) -> Floats:
+        """How differences go together, (n, n), of estimates that scatter so, with the standard errors of these laws."""
+        both, shared = self._rescaled(a, side_a, b, side_b)
+        return both if self.shared is None else both - shared - shared.T
+
+    def _rescaled(
+        self, a: Dependence | Scatter, side_a: SideLaw, b: Dependence | Scatter, side_b: SideLaw
+    ) -> tuple[Floats, Floats]:
+        """The covariances of the two sides added up, and that across, which is 0 where nobody is in both."""
+        block_a, block_b, shared = self._of_rates(a, b) if isinstance(a, Dependence) else self._of_numbers(a, b)
+        up_a, up_b = _rescaling(side_a.law, block_a), _rescaling(side_b.law, block_b)
+        return block_a * np.outer(up_a, up_a) + block_b * np.outer(up_b, up_b), shared * np.outer(up_a, up_b)
+
+    def _of_rates(self, a: Dependence, b: Dependence | Scatter) -> tuple[Floats, Floats, Floats]:
+        """0/1 outcomes: cells go together as residuals do where there are events to tell, else as equally correlated rows."""
+        assert isinstance(b, Dependence)
+        share, rho = (
+            min(_median(side.events / (side.events + BORROWED_EVENTS)) for side in (a, b)),
+            _median(common_correlation(a, b)),
+        )
+        shared = np.zeros((len(a.matrix), len(b.matrix)))
+        if self.shared is not None and self.shared_alike is not None:
+            # What one group's rows win may be what the other's lose, so that this correlation has a sign.
+            across = float(np.clip(float(self.shared.sum()) / max(float(self.shared_alike.sum()), TINY), -1, 1))
+            shared = a.matrix @ (share * self.shared + (1 - share) * across * self.shared_alike) @ b.matrix.T
+        return a.covariance(self.a, share, rho), b.covariance(self.b, share, rho), shared
+
+    def _of_numbers(self, a: Scatter, b: Dependence | Scatter) -> tuple[Floats, Floats, Floats]:
+        """Other outcomes: cells go together as residuals do."""
+        assert isinstance(b, Scatter)
+        shared = np.zeros((len(a.matrix), len(b.matrix))) if self.shared is None else a.matrix @ self.shared @ b.matrix.T
+        return a.seen @ a.matrix.T, b.seen @ b.matrix.T, shared
+
+
+def _side_laws(a: Dependence | Scatter, b: Dependence | Scatter) -> tuple[SideLaw, SideLaw]:
+    """0/1 outcomes: the pooled rate's variance, times what users add by what both sides show together and each by itself.
+
+    Other outcomes: each side's variance per user, moved towards that of both together by how little it can tell.
+    """
+    if isinstance(a, Scatter) or isinstance(b, Scatter):
         assert isinstance(a, Scatter) and isinstance(b, Scatter)
-        return _of_numbers(self, a, b)
-
-
-def _of_rates(null: Null, a: Dependence, b: Dependence) -> Dispersion:
-    """0/1 outcomes: the pooled rate's variance, times what users add by what both sides show together and each by itself."""
+        return number_laws(a, b)
     common = common_correlation(a, b)
-    side_a, own_a = rate_law(a, common, BORROWED_EVENTS)
-    side_b, own_b = rate_law(b, common, BORROWED_EVENTS)
-    share, rho = min(_median(own_a), _median(own_b)), _median(common)
-    block_a, block_b = a.covariance(null.a, share, rho), b.covariance(null.b, share, rho)
-    cross = None
-    if null.shared is not None and null.shared_alike is not None:
-        # What one group's rows win may be what the other's lose, so that this correlation has a sign.
-        across = float(np.clip(float(null.shared.sum()) / max(float(null.shared_alike.sum()), TINY), -1, 1))
-        cross = a.matrix @ (share * null.shared + (1 - share) * across * null.shared_alike) @ b.matrix.T
-    return _dispersion(a, side_a, block_a, b, side_b, block_b, cross)
-
-
-def _of_numbers(null: Null, a: Scatter, b: Scatter) -> Dispersion:
-    """Other outcomes: each side's variance per user, moved towards that of both together by how little it can tell."""
-    side_a, side_b = number_laws(a, b)
-    cross = None if null.shared is None else a.matrix @ null.shared @ b.matrix.T
-    return _dispersion(a, side_a, a.seen @ a.matrix.T, b, side_b, b.seen @ b.matrix.T, cross)
-
-
-def _dispersion(
-    a: Dependence | Scatter,
-    side_a: SideLaw,
-    block_a: Floats,
-    b: Dependence | Scatter,
-    side_b: SideLaw,
-    block_b: Floats,
-    cross: Floats | None,
-) -> Dispersion:
-    """Covariances taken to the variances of the laws."""
-    up_a, up_b = (_rescaling(side.law, block) for side, block in ((side_a, block_a), (side_b, block_b)))
-    covariance = block_a * np.outer(up_a, up_a) + block_b * np.outer(up_b, up_b)
-    together = np.zeros(len(covariance))
-    if cross is not None:
-        cross = cross * np.outer(up_a, up_b)
-        covariance = covariance - cross - cross.T
-        size = side_a.law.se * side_b.law.se
-        together = np.clip(np.divide(np.diag(cross), size, out=together, where=size > 0), -1, 1)
-    law = side_a.law.minus(side_b.law, together * side_a.law.se * side_b.law.se)
-    return Dispersion(law, covariance, together, side_a, side_b, a.effective, b.effective, a, b)
+    return rate_law(a, common, BORROWED_EVENTS)[0], rate_law(b, common, BORROWED_EVENTS)[0]
 
 
 def _median(values: Floats) -> float:

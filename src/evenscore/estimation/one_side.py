@@ -14,6 +14,7 @@ from evenscore.estimation.spreads import (
     Dependence,
     Scatter,
     effective_users,
+    nested_pairs,
     own_number_law,
     rate_law,
     rate_spread,
@@ -33,7 +34,7 @@ def side_law(view: GroupView, matrix: Floats, fit: Floats, correlation: float) -
     if around.known is None:
         return own_number_law(Scatter.of(around, matrix, effective))
     depend = Dependence.of(around, matrix, effective)
-    return rate_law(depend, np.full(len(matrix), correlation), BORROWED_EVENTS)[0]
+    return rate_law(depend, np.full(len(matrix), correlation), BORROWED_EVENTS, own_fit=True)[0]
 
 
 def side_spread(view: GroupView, matrix: Floats, fit: Floats, rate: Floats | None, correlation: float) -> tuple[SideLaw, Floats]:
@@ -46,23 +47,26 @@ def side_spread(view: GroupView, matrix: Floats, fit: Floats, rate: Floats | Non
     if around.known is None:
         return own_number_law(Scatter.of(around, matrix, effective)), _correlation(matrix @ around.residual @ matrix.T)
     depend = Dependence.of(around, matrix, effective)
-    side, own = rate_law(depend, np.full(len(matrix), correlation), BORROWED_EVENTS)
+    side, own = rate_law(depend, np.full(len(matrix), correlation), BORROWED_EVENTS, own_fit=True)
     corr = _correlation(depend.covariance(around, float(np.nanmedian(own)), correlation))
     return side if rate is None else shaped(side, around, matrix, rate), corr
 
 
 def user_correlation(views: Sequence[GroupView], fits: Sequence[Floats]) -> float:
-    """The correlation of the 0/1 outcomes of a user's rows, from all groups together; 1 where nothing can be told."""
+    """The correlation of the 0/1 outcomes of a user's rows at one score, from all groups together; 1 where nothing can be told.
+
+    Rows at scores of different rates have less in common than that: no more than if a user with an event at the lower rate also had
+    one at the higher.
+    """
     if not views[0].tally.binary:
         return 0.0
     between, potential, possible = 0.0, 0.0, 0.0
     for view, fit in zip(views, fits, strict=True):
-        pairs, sums, spread = view.pairs, view.sums, rate_spread(fit)
-        size = np.sqrt(spread)
+        pairs, sums = view.pairs, view.sums
         # The sums of the matrices of ``Around``, without making them.
         residual = pairs.yy.sum() - fit @ (pairs.wy.sum(axis=1) + pairs.yw.sum(axis=0)) + fit @ pairs.ww @ fit
         between += float(residual - np.maximum(sums.V2 - 2 * fit * sums.V1 + fit**2 * sums.V0, 0).sum())
-        potential += float(size @ pairs.ww @ size - sums.V0 @ spread)
+        potential += float(nested_pairs(pairs, fit).sum() - sums.V0 @ rate_spread(fit))
         possible += float(pairs.ww.sum() - sums.V0.sum())
     if not possible > 1e-12 * sum(float(view.sums.V0.sum()) for view in views):
         return 0.0  # one row a user

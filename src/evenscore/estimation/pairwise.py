@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -12,6 +12,7 @@ from evenscore.errors import listing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, Judgement, VerdictTable, join_reasons, smallest
 from evenscore.tables import figures, label_text, p_words, values_of
 
+MOST_REASONS = 2  # why pairs could not be judged, in one sentence; the tables have all
 POWER = 0.8  # with which a minimum detectable gap is found
 WHAT_IT_ANSWERS = {
     "user": "each user counts once: does the score mean the same for a person of either group",
@@ -130,10 +131,9 @@ class GapTest(PairwiseTest, Generic[Pair]):
         """Why the verdict is what it is."""
         if self.verdict != INCONCLUSIVE:
             return self._why_shown()
-        unjudged = dict.fromkeys(pair.reason for pair in self.pairs if not pair.judged)
         detectable = self.minimum_detectable_gap
         judged = [] if np.isnan(detectable) else [not_shown(detectable, self.tolerance, self.UNSEEN)]
-        return "; ".join([*judged, *unjudged])
+        return "; ".join([*judged, *not_judged(self.pairs)])
 
     def _why_shown(self) -> str:
         return join_reasons(self.pairs, self.verdict)
@@ -172,6 +172,17 @@ class GapTest(PairwiseTest, Generic[Pair]):
     def _adjustment_notes(self) -> list[str]:
         judged = sum(pair.judged for pair in self.pairs)
         return [f"p adjusted for {judged} pairs by {self.adjustment}"] if judged > 1 else []
+
+
+def not_judged(pairs: Sequence[GroupPair]) -> list[str]:
+    """Why pairs could not be judged, each reason once; of many reasons the first, and how many pairs have one."""
+    unjudged = [pair for pair in pairs if not pair.judged]
+    if len(unjudged) == 1:
+        return [unjudged[0].reason]
+    reasons = list(dict.fromkeys(words for pair in unjudged for words in pair.reason.split("; ") if words))
+    if len(reasons) <= MOST_REASONS:
+        return reasons
+    return [f"{len(unjudged)} of {len(pairs)} pairs of groups could not be judged, such as {unjudged[0].name}: {reasons[0]}"]
 
 
 def _names(shown: Iterable[tuple[Any, Any]], than: Iterable[tuple[Any, Any]]) -> str:

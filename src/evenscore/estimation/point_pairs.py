@@ -90,7 +90,7 @@ def _own_curve(view: GroupView, smoothing: Smoothing, rho: float) -> OwnCurve | 
         level, least = np.clip(level, 0, 1), HALF_EVENT / view.n_users
         around = Around.of(view, np.clip(fit, least, 1 - least))
         depend = Dependence.of(around, matrix, effective[keep])
-        scatter, own = rate_law(depend, np.full(len(matrix), rho), BORROWED_EVENTS)
+        scatter, own = rate_law(depend, np.full(len(matrix), rho), BORROWED_EVENTS, own_fit=True)
         share = float(np.median(own))
     else:
         around = Around.of(view, fit)

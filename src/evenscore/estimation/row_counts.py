@@ -18,13 +18,15 @@ QUANTILE = 2.2622  # of Student's t with as many degrees of freedom as there are
 class RowCounts:
     """The mean outcome of all, each user counting once and each row counting once; nan when nobody is there.
 
-    ci_low, ci_high: 95 % limits of per_row minus per_user; nan where the tally keeps no user folds, or too few users.
+    ci_low, ci_high: 95 % limits of per_row minus per_user; nan where the tally keeps no user folds, or too few users. spanning:
+    whether users of several groups count once in each, so that per_user is no mean over persons.
     """
 
     per_user: float
     per_row: float
     ci_low: float = np.nan
     ci_high: float = np.nan
+    spanning: bool = False
 
     @property
     def difference(self) -> float:
@@ -43,11 +45,11 @@ class RowCounts:
             return ""
         more = "higher" if self.difference > 0 else "lower"
         by, low, high = (amount_text(value, sign="+") for value in (self.difference, self.ci_low, self.ci_high))
-        return (
-            f"the mean outcome is {amount_text(self.per_user)} per user and {amount_text(self.per_row)} per row (difference {by}, "
-            f"{low} to {high}): users with more rows have {more} outcomes, so what holds per user need "
-            "not hold per row"
-        )
+        per_user, per_row = amount_text(self.per_user), amount_text(self.per_row)
+        means = f"{per_user} per user{' and group' if self.spanning else ''} and {per_row} per row"
+        rows = "rows in a group have {} outcomes there" if self.spanning else "rows have {} outcomes"
+        means = f"the mean outcome is {means} (difference {by}, {low} to {high})"
+        return f"{means}: users with more {rows.format(more)}, so what holds per user need not hold per row"
 
 
 def row_counts(tally: Tally) -> RowCounts:
@@ -67,4 +69,4 @@ def row_counts(tally: Tally) -> RowCounts:
     without = means[1] - means[0]
     n = len(without)
     half = QUANTILE * float(np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum()))
-    return RowCounts(per_user, per_row, known.difference - half, known.difference + half)
+    return RowCounts(per_user, per_row, known.difference - half, known.difference + half, tally.n_spanning > 0)

@@ -8,14 +8,13 @@ import numpy as np
 
 from evenscore.estimation.gaps import Process
 from evenscore.estimation.inference import Singles
-from evenscore.estimation.laws import Law, skew, unskew
+from evenscore.estimation.laws import Law, skew, within
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.side_laws import RateLaw, SideLaw
-from evenscore.estimation.spreads import Around, Dependence, nested_pairs, overall_correlation, quadratic, rate_law, rate_spread
+from evenscore.estimation.spreads import Dependence, Scatter, nested_pairs, overall_correlation, quadratic, rate_law, rate_spread
 from evenscore.types import Floats, Ints, Mask
 
-FARTHEST = 1e3  # normal quantiles: no noise goes there
-SETTLED = 4  # rounds in which a value and the pooled rate that it brings about agree
+NODE = 1.5  # normal quantiles: between two such most noise lies, and power is decided by it
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class MovableSide:
 
     def reach(self, up: float) -> Floats | float:
         """How far it can be moved, (n,): a rate stays within [0, 1]."""
-        return np.clip(self.law.rate + up, 0, 1) - self.law.rate if isinstance(self.law, RateLaw) else up
+        return within(self.law.rate + up) - self.law.rate if isinstance(self.law, RateLaw) else up
 
     def moved(self, up: Floats | float) -> Law:
         """Its law then. The rarer an outcome was, the more alike are its rates when all are higher, and so a user's rows."""
@@ -80,10 +79,11 @@ class Shifted:
     share: float
 
     @classmethod
-    def of(cls, process: Process, null: Null, share: float) -> Shifted:
-        """Of a process around a null."""
+    def of(cls, process: Process, alike: RowsAlike | None, share: float) -> Shifted:
+        """Of a process; alike: how alike the rows of its users are, where outcomes are 0/1."""
         variance = process.side_a.moved(0.0).minus(process.side_b.moved(0.0)).variance
-        return cls(process.law, variance, *_movable(process, null), process.shift, share)
+        a, b = _movable(process.side_a, process.scatter_a, alike), _movable(process.side_b, process.scatter_b, alike)
+        return cls(process.law, variance, a, b, process.shift, share)
 
     def at(self, keep: Mask | Ints | slice) -> Shifted:
         """Only these."""
@@ -96,14 +96,13 @@ class Shifted:
             values = moved.mean + skew(noise, moved.apart.skewness) * moved.apart.se
             return self._null(moved, values).rough_z(values)
 
-    def noise_of_gap(self, gap: float, t: Floats) -> Floats:
-        """The inverse: which noise makes the values such Student quantiles of their null, (..., n)."""
-        moved = self._moved(gap)
-        values = moved.mean
-        with np.errstate(divide="ignore", invalid="ignore"):  # rates of 0 or 1 have no noise, so that any is too little or enough
-            for _ in range(SETTLED):
-                values = self._null(moved, values).of_t(t)
-            return np.clip(unskew((values - moved.mean) / moved.apart.se, moved.apart.skewness), -FARTHEST, FARTHEST)
+    def parabolas(self, gap: float) -> Floats:
+        """``z_of_gap`` as a parabola in the noise of each value, (3, n): its height at no noise, slope and bend.
+
+        Through three noises: all that is nearly normal is nearly straight in them, and thousands of draws cost what three do.
+        """
+        low, middle, high = self.z_of_gap(gap, np.repeat([[-NODE], [0.0], [NODE]], len(self.shift), axis=1))
+        return np.stack([middle, (high - low) / (2 * NODE), (low - 2 * middle + high) / (2 * NODE**2)])
 
     def _moved(self, gap: float) -> _Moved:
         """The smaller side moved by the gap."""
@@ -142,23 +141,33 @@ class _Moved:
     pull: Floats
 
 
-def _movable(process: Process, null: Null) -> tuple[MovableSide, MovableSide]:
-    """Both sides; what a user's rows have in common is that of all scores, as a few events cannot show how alike more would be."""
-    a, b = process.scatter_a, process.scatter_b
-    if not (isinstance(a, Dependence) and isinstance(b, Dependence)):
-        return MovableSide(process.side_a), MovableSide(process.side_b)
-    nested = [_nested_potential(side, around) for side, around in ((a, null.a), (b, null.b))]
-    common, alike = overall_correlation(a, b), overall_correlation(a, b, potentials=nested)
-    sides = []
-    for law, side in ((process.side_a, a), (process.side_b, b)):
-        assert isinstance(law, RateLaw)
-        sides.append(MovableSide(_at_least(law, side, common), _at_least(law, side, max(common, alike))))
-    return sides[0], sides[1]
+@dataclass(frozen=True, slots=True)
+class RowsAlike:
+    """The correlation of the 0/1 outcomes of a user's rows, of all scores together, as a few events cannot show it.
+
+    common: now; higher: where rates are so much higher that they hardly differ.
+    """
+
+    common: float
+    higher: float
+
+    @classmethod
+    def of(cls, gap: Process, null: Null) -> RowsAlike | None:
+        """From the gap around a null; None where outcomes are others than 0 and 1."""
+        a, b = gap.scatter_a, gap.scatter_b
+        if not (isinstance(a, Dependence) and isinstance(b, Dependence)):
+            return None
+        nested = [nested_pairs(around.view.pairs, around.fit) for around in (null.a, null.b)]
+        potentials = [np.maximum(quadratic(side.matrix, pairs) - side.base, 0) for side, pairs in zip((a, b), nested, strict=True)]
+        common = overall_correlation(a, b)
+        return cls(common, max(common, overall_correlation(a, b, potentials=potentials)))
 
 
-def _nested_potential(side: Dependence, around: Around) -> Floats:
-    """What pairs of a user's rows can add at most where their rates differ, (n,)."""
-    return np.maximum(quadratic(side.matrix, nested_pairs(around.view.pairs, around.fit)) - side.base, 0)
+def _movable(law: SideLaw, side: Dependence | Scatter, alike: RowsAlike | None) -> MovableSide:
+    """A side whose rates have no less than these correlations of a user's rows."""
+    if alike is None or not isinstance(law, RateLaw) or not isinstance(side, Dependence):
+        return MovableSide(law)
+    return MovableSide(_at_least(law, side, alike.common), _at_least(law, side, alike.higher))
 
 
 def _at_least(law: RateLaw, side: Dependence, common: float) -> RateLaw:

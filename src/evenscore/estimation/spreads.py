@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from evenscore.estimation.inference import small_sample
-from evenscore.estimation.laws import Law
+from evenscore.estimation.laws import Law, within
 from evenscore.estimation.side_laws import NumberLaw as NumberLaw
 from evenscore.estimation.side_laws import RateLaw as RateLaw
 from evenscore.estimation.side_laws import SideLaw as SideLaw
@@ -23,6 +23,8 @@ from evenscore.types import Floats, Ints, Mask
 
 BORROWED_EVENTS = 20.0  # events' worth of dependence within users that a side takes from elsewhere
 BORROWED_DF = 10.0  # degrees of freedom's worth of variance, where outcomes are not 0/1
+FARTHER = 4.0  # times another side's variance, from where outcomes clearly spread more
+HEAVY = 4.0  # skewness of rows, from where a sample seldom shows all of it; counts and exponential costs have less
 STEEPEST = 4.0  # how far the spread of a rate along a fit may be from that at one place
 
 
@@ -58,7 +60,7 @@ class Around:
 
 def rate_spread(rate: Floats) -> Floats:
     """f (1 - f), of a fit that may have left [0, 1]."""
-    inside = np.clip(rate, 0, 1)
+    inside = within(rate)
     return np.asarray(inside * (1 - inside))
 
 
@@ -69,7 +71,7 @@ def alike_pairs(pairs: PairMatrices, fit_a: Floats, fit_b: Floats) -> Floats:
 
 def nested_pairs(pairs: PairMatrices, fit: Floats) -> Floats:
     """The same if a user with an event at a lower rate also had one at every higher rate, the most that 0/1 outcomes can share."""
-    rate = np.clip(fit, 0, 1)
+    rate = within(fit)
     return pairs.ww * np.minimum.outer(rate, rate) * (1 - np.maximum.outer(rate, rate))
 
 
@@ -117,7 +119,7 @@ class Dependence:
     def of(cls, around: Around, matrix: Floats, effective: Floats) -> Dependence:
         """From residuals around a fit."""
         assert around.known is not None and around.alike is not None
-        sums, rate = around.view.sums, np.clip(around.fit, 0, 1)
+        sums, rate = around.view.sums, within(around.fit)
         squares, seen, alike = matrix * matrix, matrix @ around.residual, matrix @ around.alike
         base, weight, rows, rates = np.array([around.known, sums.V0, around.rows, sums.V0 * rate]) @ squares.T
         third = around.cubes * rate * (1 - rate) * (1 - 2 * rate)
@@ -157,7 +159,7 @@ class Dependence:
 
 def common_correlation(*sides: Dependence) -> Floats:
     """The correlation of a user's rows that all sides show together, (n,), between 0 and 1; each weighs as its users do."""
-    return np.clip(_ratio(*_seen_and_potential(sides)), 0, 1)
+    return within(_ratio(*_seen_and_potential(sides)))
 
 
 def overall_correlation(*sides: Dependence, potentials: Sequence[Floats] | None = None) -> float:
@@ -173,15 +175,18 @@ def _seen_and_potential(sides: Sequence[Dependence], potentials: Sequence[Floats
     return between, np.sum([side.effective**2 * potential for side, potential in zip(sides, potentials, strict=True)], axis=0)
 
 
-def rate_law(side: Dependence, common: Floats, borrowed: float) -> tuple[RateLaw, Floats]:
+@np.errstate(over="ignore", invalid="ignore")  # sums that contradict each other
+def rate_law(side: Dependence, common: Floats, borrowed: float, *, own_fit: bool = False) -> tuple[RateLaw, Floats]:
     """The law of linear estimates of a rate, and how much of the dependence rests on what the side shows itself.
 
     What a side says about its users' dependence is moved towards what all show together, as if it had so many events more.
+    own_fit: whether the fit around which that was seen is the side's own. It follows the estimates then, and so the design effect,
+    a ratio of what is seen to what the fit expects of independent rows, follows them less.
     """
     own = side.events / (side.events + borrowed)
-    within = np.maximum(own * side.between + (1 - own) * common * side.potential, 0)
-    effect = 1 + np.divide(within, side.base, out=common * side.most, where=side.base > 0)
-    rho = np.clip(np.divide(within, side.potential, out=common.copy(), where=side.potential > 0), 0, 1)
+    shown = np.maximum(own * side.between + (1 - own) * common * side.potential, 0)
+    effect = 1 + np.divide(shown, side.base, out=common * side.most, where=side.base > 0)
+    rho = within(np.divide(shown, side.potential, out=common.copy(), where=side.potential > 0))
     # The third cumulant of a beta-binomial sum is n f (1 - f) (1 - 2 f) (1 + (n - 1) rho) (1 + (2 n - 1) rho) / (1 + rho); here
     # with the design effect, 1 + (n - 1) rho, and so 2 (effect - 1) + rho for (2 n - 1) rho.
     more = 2 * (effect - 1) / (1 + rho)
@@ -189,6 +194,10 @@ def rate_law(side: Dependence, common: Floats, borrowed: float) -> tuple[RateLaw
     noise = np.where(estimated > 0, 2 * estimated**2 / np.maximum(side.effective - 1, 0.5), 0.0)
     third = side.third * effect * (1 + more)
     followed = own * more / (1 + more)
+    if own_fit:
+        # What the fit takes back is the variance times (effect - 1) (1 - 2 f) weight; here as a share of the third cumulant.
+        even = np.divide(side.weight**2, side.cubes, out=np.ones_like(own), where=side.cubes > 0)
+        followed -= own * (effect - 1) * np.minimum(even, 1) / (1 + more)
     variance = side.base * effect
     return RateLaw(
         law=Law(variance, third, followed * third, noise * variance**2),
@@ -236,7 +245,9 @@ class Scatter:
 
     effective: users; variance: what users show, with the factor for few of them; row_variance, skewness, kurtosis: of a row, the
     last two standardised; cubes: l^3 times the sum of w^3; quarts: l^4 times the sum of w^4, over the square of l^2 times the sum
-    of w^2; effect: the design effect. matrix, seen: (n, n_cells), l, and l times the residual pairs, for covariances.
+    of w^2; effect: the design effect. tail, spread, doubt: of all rows of the side, whatever their score: their skewness, their
+    variance, and the variance of its logarithm; a few users near a score seldom show how far outcomes can go. matrix, seen:
+    (n, n_cells), l, and l times the residual pairs, for covariances.
     """
 
     effective: Floats
@@ -247,6 +258,9 @@ class Scatter:
     cubes: Floats
     quarts: Floats
     effect: Floats
+    tail: Floats
+    spread: Floats
+    doubt: Floats
     matrix: Floats
     seen: Floats
 
@@ -270,7 +284,13 @@ class Scatter:
             kurtosis = _ratio(_ratio(fours @ np.maximum(fourth, 0), quarts), row_variance**2)
         effect = np.maximum(_ratio(shown, rows), 1.0)
         quarts = _ratio(quarts, weight**2)
-        return cls(effective, variance, row_variance, skewness, kurtosis, cubes, quarts, effect, matrix, seen)
+        tail, spread, doubt = np.zeros_like(rows), np.zeros_like(rows), np.full_like(rows, np.inf)
+        if higher is not None and around.rows.sum() > 0:
+            spread += around.rows.sum() / sums.V0.sum()
+            tail += third.sum() / higher.T0.sum() / spread**1.5
+            doubt = effect * (fourth.sum() / higher.Q0.sum() / spread**2 - 1) * higher.Q0.sum() / sums.V0.sum() ** 2
+        wide = (tail, spread, doubt)
+        return cls(effective, variance, row_variance, skewness, kurtosis, cubes, quarts, effect, *wide, matrix, seen)
 
     @property
     def alone(self) -> Scatter:
@@ -326,6 +346,20 @@ def number_laws(a: Scatter, b: Scatter) -> tuple[NumberLaw, NumberLaw]:
         up = moved >= side.variance
         laws.append(number_law(side, np.where(up, moved, side.variance), np.where(up, own, 1.0), skewness, kurtosis))
     return laws[0], laws[1]
+
+
+def unbalanced_skewness(a: Scatter, b: Scatter) -> Floats:
+    """How skewed the difference of two sides' estimates may be where one side's heavy tails have no equal, (n,); else 0.
+
+    Equal tails cancel in a difference. Where the variances of all rows differ much, and by more than one standard error, they do
+    not, and then a studentised mean of few outcomes lies far from 0 too often: its own skewness is -2 gamma (Hall 1992).
+    """
+    known = (a.spread > 0) & (b.spread > 0)
+    apart = np.abs(np.log(np.where(known, a.spread, 1.0) / np.where(known, b.spread, 1.0)))
+    clear = known & (apart > np.maximum(np.log(FARTHER), np.sqrt(np.maximum(a.doubt + b.doubt, 0))))
+    clear &= np.maximum(np.abs(a.tail), np.abs(b.tail)) > HEAVY
+    thirds = [np.abs(side.tail * side.row_variance**1.5 * side.cubes) * side.effect for side in (a, b)]
+    return np.where(clear, _ratio(np.maximum(*thirds), (a.variance + b.variance) ** 1.5), 0.0)
 
 
 def own_number_law(side: Scatter) -> NumberLaw:

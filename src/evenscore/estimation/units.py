@@ -12,20 +12,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenscore.errors import require_option
-from evenscore.tables import number_text
+from evenscore.tables import number_text, place_text
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
 
 WORST = 2.0  # times the variance of outcomes: the squared error of the outcomes of other people, drawn at random
 SMALLER = 4.0  # times: scores of which both mean and spread are so much smaller than those of outcomes are in another unit
 SCALES = (None, True, False)
+DECISIONS = "the scores are decisions, 0 or 1, and no probabilities"
 OUTSIDE = "while outcomes are 0 or 1"
 
 
 @dataclass(frozen=True, slots=True)
 class Moments:
     """What is known about a score and an outcome, everybody together: means, standard deviations, and the mean squared difference;
-    low, high: the lowest and the highest score."""
+    low, high: the lowest and the highest score; labels: whether all scores are 0 or 1."""
 
     binary: bool
     low: float
@@ -35,6 +36,7 @@ class Moments:
     mean_outcome: float
     sd_outcome: float
     squared_difference: float
+    labels: bool = False
 
     @classmethod
     def of_tally(cls, tally: Tally) -> Moments | None:
@@ -59,18 +61,20 @@ class Moments:
             sd_score=float(np.sqrt(weight @ (score - mean_score) ** 2)),
             mean_outcome=tally.centre + mean_outcome,
             sd_outcome=float(np.sqrt(max(squares - mean_outcome**2, 0.0))),
+            labels=bool(np.isin(score, (0.0, 1.0)).all()),
             squared_difference=max(squares - 2 * products + float(weight @ (score - tally.centre) ** 2), 0.0),
         )
 
     @property
     def mismatch(self) -> str:
         """Why the two are not on one scale; empty when they may be."""
-        scores = f"scores run from {self.low:.6g} to {self.high:.6g}"
+        scores = f"scores run from {place_text(self.low)} to {place_text(self.high)}"
         if self.binary and not (self.low >= 0 and self.high <= 1):
             return f"the {scores} {OUTSIDE}"
-        if (
-            self.binary or not self.sd_outcome > 0
-        ):  # scores from 0 to 1 may be probabilities, however wrong: to be told of, not hidden
+        if self.binary and self.labels:
+            return DECISIONS
+        # Scores from 0 to 1 may be probabilities, however wrong: to be told of, not hidden.
+        if self.binary or not self.sd_outcome > 0:
             return ""
         outcomes = f"outcomes have mean {number_text(self.mean_outcome)} and standard deviation {number_text(self.sd_outcome)}"
         if self.squared_difference > WORST * self.sd_outcome**2:
@@ -94,4 +98,4 @@ def scale_mismatch(tally: Tally, asked: bool | None = None) -> str:
         return "" if asked else "score and outcome are declared not to be on one scale"
     moments = Moments.of_tally(tally)
     why = "" if moments is None else moments.mismatch
-    return f"score and outcome are not on one scale: {why}" if why else ""
+    return f"score and outcome are not on one scale: {why}" if why and why != DECISIONS else why

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from evenscore.tables import Table, p_text
+from evenscore.tables import Table, p_short
 
 DISPARITY = "disparity"
 PARITY = "parity"
@@ -84,7 +84,7 @@ class VerdictTable(Table):
         """Why the verdict is what it is."""
 
     def _title(self) -> str:
-        return f"{self._heading()}: {self.verdict}, p = {p_text(self.p_value)}"
+        return f"{self._heading()}: {', '.join(filter(None, (self.verdict, p_short(self.p_value))))}"
 
     def _notes(self) -> list[str]:
-        return [f"null: {self.null}", f"verdict: {self.verdict}, because {self.reason}"]
+        return [f"null hypothesis: {self.null}", f"verdict: {self.verdict}, because {self.reason}"]

@@ -82,4 +82,4 @@ class Impact(Table):
         return self.what
 
     def _notes(self) -> list[str]:
-        return [f"ci: {1 - self.alpha:.0%} limits; group None (–) is everybody", *self.notes]
+        return [f"ci: {1 - self.alpha:.0%} limits", *self.notes]

@@ -16,6 +16,7 @@ from evenscore.data.groups import group_columns, groups_of
 from evenscore.data.observations import users_of, without_nulls
 from evenscore.engines import collect
 from evenscore.errors import DataError, OptionError
+from evenscore.tables import dropped_words
 from evenscore.types import Floats, Ints
 
 
@@ -64,7 +65,7 @@ def read_items(
     items = Items(queries, scores, calibrated, codes, users)
     if (queries[1:] < queries[:-1]).any():
         items = items.at(np.argsort(queries, kind="stable"))
-    notes = tuple(f"{n:,} items left out: {name} is null" for name, n in dropped.items())
+    notes = tuple(dropped_words(dropped, "item"))
     return items, labels, maps, kind, notes
 
 

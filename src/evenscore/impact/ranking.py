@@ -20,6 +20,7 @@ from evenscore.impact import require_calibrator
 from evenscore.impact.impact_result import RANK, Impact
 from evenscore.impact.items import Items, read_items
 from evenscore.impact.ranks import WORTHS, blocks, places_of, starts_of, worths
+from evenscore.naming import use_columns
 from evenscore.threads import in_one_thread
 from evenscore.types import Floats, Ints
 
@@ -96,6 +97,7 @@ def rank_impact(
     -0.3
     """
     calibrator = require_calibrator(calibrator)
+    use_columns(calibrator.columns)
     require_alpha(alpha)
     require_option("nulls", nulls, NULLS)
     require_option("on_unknown", on_unknown, UNKNOWN)

@@ -10,6 +10,7 @@ import numpy as np
 from evenscore.calibration.maps import GroupMap
 from evenscore.decisions.rates import share_above
 from evenscore.estimation.inference import draw_normal
+from evenscore.tallies.everyone import all_pairs, has_unlabelled
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Ints
 
@@ -74,13 +75,19 @@ def _cut(number: int, low: float, high: float, knots: Floats) -> Floats:
 
 
 def _share_noise(view: GroupView, rng: np.random.Generator) -> Floats:
-    """Draws of the cells' shares around their estimates, (DRAWS, n_cells), from how users are spread over cells."""
+    """Draws of the cells' shares around their estimates, (DRAWS, n_cells), from how users are spread over cells.
+
+    By all of their rows; where that was not kept, by those with a known outcome.
+    """
     noise = np.zeros((DRAWS, len(view.cells)))
-    used = view.at(view.used)
-    if len(used.cells) > 1:
-        share = used.sums.W / view.total
+    every = all_pairs(view.tally, view.members[0], view.members[0], view.weighting) if has_unlabelled(view.tally) else None
+    weight = view.sums.W if every is None else view.sums.A
+    cells = np.flatnonzero(weight > 0)
+    if len(cells) > 1:
+        pairs = view.at(cells).pairs.ww if every is None else every[np.ix_(cells, cells)]
+        share = weight[cells] / weight.sum()
         centred = np.eye(len(share)) - share[:, None]  # w_m - share * (all that the user weighs)
-        noise[:, used.cells] = draw_normal(centred @ used.pairs.ww @ centred.T / view.total**2, rng, DRAWS)
+        noise[:, cells] = draw_normal(centred @ pairs @ centred.T / weight.sum() ** 2, rng, DRAWS)
     return noise
 
 

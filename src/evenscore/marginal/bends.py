@@ -17,7 +17,6 @@ from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Mask
 
 FINER = 2.0  # how many times narrower the curve is smoothed that shows a bend
-SHOWN = 2.0  # standard errors: what noise may have made of a level does not count
 LEFT = FINER**2 / (FINER**2 - 1)  # the finer curve has a bias of its own, which falls with the square of the bandwidth
 
 
@@ -58,13 +57,21 @@ class Bends:
         return np.asarray(hidden > MAX_HIDDEN * gaps.null.se)
 
     def biases(self, levels: Levels) -> Floats:
-        """How far levels are off as far as that is shown, (n,); 0 where noise may have made it."""
+        """How far levels are off, (n,), less what noise explains of it: all of its square below one standard error."""
         shown = self.less @ self.everybody.sums.Y
-        return np.where(np.abs(shown) > SHOWN * self._noise(self.less, levels), LEFT * shown, 0.0)
+        with np.errstate(all="ignore"):  # sums that contradict each other
+            noise = np.divide(self._noise(self.less, levels), np.abs(shown), out=np.ones_like(shown), where=shown != 0)
+            return np.asarray(LEFT * shown * np.maximum(1 - noise**2, 0))
+
+    def shown(self, levels: Levels, errors: float) -> Floats:
+        """How far levels are off, (n,); 0 where noise of so many standard errors may have made it."""
+        shown = self.less @ self.everybody.sums.Y
+        return np.where(np.abs(shown) > errors * self._noise(self.less, levels), LEFT * shown, 0.0)
 
     def _noise(self, weights: Floats, levels: Levels) -> Floats:
         """Standard errors of what weights make of the outcomes of all groups."""
-        return np.asarray(np.sqrt(weights**2 @ _rows(self.everybody, self.fit) * _design_effect(levels)))
+        with np.errstate(all="ignore"):  # sums that contradict each other
+            return np.asarray(np.sqrt(weights**2 @ _rows(self.everybody, self.fit) * _design_effect(levels)))
 
 
 def _between(knots: Floats, positions: Floats, weights: Floats) -> Floats:
@@ -74,7 +81,8 @@ def _between(knots: Floats, positions: Floats, weights: Floats) -> Floats:
         read[0] = weights.sum()
         return read
     right = np.clip(np.searchsorted(knots, positions), 1, len(knots) - 1)
-    share = np.clip((positions - knots[right - 1]) / (knots[right] - knots[right - 1]), 0, 1)
+    apart = knots[right] - knots[right - 1]
+    share = np.clip(np.divide(positions - knots[right - 1], apart, out=np.zeros(len(positions)), where=apart > 0), 0, 1)
     np.add.at(read, right - 1, weights * (1 - share))
     np.add.at(read, right, weights * share)
     return read

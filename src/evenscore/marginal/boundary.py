@@ -64,7 +64,7 @@ def fit_edge(cut: Cut, side: GroupView, smoothing: Smoothing | None, everybody: 
     side = side.at(side.used)
     smooth = smoother_at(cut, side, smoothing)
     weights = smooth.matrix[0]
-    if not np.isfinite(weights).all():
+    if not np.isfinite(weights).all() or not weights**2 @ side.sums.V0 > 0:  # nobody near, or sums that contradict each other
         return None
     fit, level = smooth.local_fit(side.sums.Y)[0], float(smooth.curve(side.sums.Y, side.sums.tilt)[0])
     if not side.tally.binary:

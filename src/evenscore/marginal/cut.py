@@ -74,7 +74,7 @@ def make_cut(tally: Tally, threshold: Any, positive: str) -> Cut:
     if first is None:
         raise DataError(
             f"the threshold {value:g} runs through a cell of the tally, between {_neighbours(lattice, value)}; make it an edge: "
-            f"es.tally(..., cuts=[{value:g}])" + ("; ask for that whoever released the tally" if tally.released else "")
+            f"es.tally(..., cuts=[{value:g}])" + ("; ask whoever released the tally for that" if tally.released else "")
         )
     if not lattice.discrete:
         return Cut(lattice, value, positive, first, float(lattice.to_axis(np.array([value]))[0]), value)

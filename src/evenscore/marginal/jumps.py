@@ -18,6 +18,7 @@ from evenscore.marginal.marginal_result import MIN_EFFECTIVE, Jump
 from evenscore.tallies.view import GroupView
 from evenscore.types import Ints
 
+SHOWN = 2.0  # standard errors of a bend that keeps a jump from being judged
 BENT = "bends so fast within the bandwidth that it could look like a jump"
 
 
@@ -56,7 +57,7 @@ def _jump(view: GroupView, cut: Cut, everybody: GroupView, smoothing: Smoothing,
 def _bias(edge: Edge, cut: Cut, cells: Ints, everybody: GroupView, smoothing: Smoothing) -> float:
     """How far the level on one side is off because the curve bends, as far as that is shown."""
     there = everybody.only(cells)
-    return float(Bends.of([edge], [cut], there.at(there.used), smoothing).biases(Levels.of([edge]))[0])
+    return float(Bends.of([edge], [cut], there.at(there.used), smoothing).shown(Levels.of([edge]), SHOWN)[0])
 
 
 def _edge(view: GroupView, cut: Cut, cells: Ints, everybody: GroupView, smoothing: Smoothing) -> Edge | None:

@@ -300,7 +300,10 @@ class MarginalTest(GapTest[MarginalPair]):
             return [
                 "outcomes on the other side of the threshold are not known: whether they go beyond the marginal one is not checked"
             ]
-        return self.beyond
+        groups: dict[str, list[str]] = {}
+        for side in self.other_side:
+            groups.setdefault(side.reason, []).append(label_text(side.group))
+        return [f"{', '.join(names)}: {reason}" for reason, names in groups.items()]
 
     def _tables(self) -> list[list[dict[str, Any]]]:
         return [self.group_rows(), self.rows()]

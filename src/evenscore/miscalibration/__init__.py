@@ -20,7 +20,7 @@ from evenscore.miscalibration.binned import Bins, binned_error, debiased_error, 
 from evenscore.miscalibration.cumulative import cumulative_error
 from evenscore.miscalibration.error_result import CalibrationError, ErrorDifference, ErrorEstimate
 from evenscore.miscalibration.intervals import Size, size_of
-from evenscore.miscalibration.kernel_error import kernel_error, quantile_error, rougher_error
+from evenscore.miscalibration.kernel_error import join_cells, kernel_error, quantile_error, rougher_error
 from evenscore.miscalibration.measure import Measure, require_outcome_scale
 from evenscore.miscalibration.monotone_sweep import sweep_error
 from evenscore.miscalibration.noise import Background
@@ -39,6 +39,8 @@ FEW_USERS = 30
 ENDLESS = 5.0  # times the root mean square of outcome minus score
 NEAR_ZERO = 1 / 3  # of the upper limit: below this the lower one is near zero
 MAX_PAIRS = 200
+
+Move = tuple[Floats, Floats]  # reach and centre of a ``Size``, at every cell of the lattice
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ METHODS = {
     "label_binned": Method("mean outcome of bins less own score"),
     "msce": Method("bins, as many as keep mean outcomes rising", chosen_by_data="the number of bins"),
     "smooth": Method("smooth calibration error", (1,), chosen_by_data="the width of the kernel"),
-    "cumulative": Method("running sum of outcome less score", (1,), chosen_by_data="where the sum is largest"),
+    "cumulative": Method("running sum of outcome minus score", (1,), chosen_by_data="where the sum is largest"),
 }
 
 
@@ -139,7 +141,7 @@ def calibration_error(
     smoothing = Smoothing(degree, kernel, bandwidth)
 
     def measure_error(view: GroupView, used: GroupView) -> Measure:
-        if method in ("kernel", "ce_np"):
+        if smooths:
             make = kernel_error if method == "kernel" else quantile_error
             return make(used, settle(smoothing, [view]), power)
         if method == "smooth":
@@ -153,11 +155,13 @@ def calibration_error(
     views = _views(tally, weighting)
     sizes: list[Size] = []
     estimates: list[ErrorEstimate] = []
+    smooths = method in ("kernel", "ce_np")
     filled = [view.at(view.used) for view in views]
+    if smooths:
+        filled = [join_cells(view, smoothing) for view in filled]
     backgrounds = cache(lambda: Background.each(filled, filled[: len(tally.groups)]))  # only where limits are wanted
     for number, (view, used) in enumerate(zip(views, filled, strict=True)):
         measure, background = measure_error(view, used), partial(lambda place: backgrounds()[place], number)
-        smooths = interval and method in ("kernel", "ce_np")
         size = size_of(
             measure,
             used,
@@ -166,7 +170,7 @@ def calibration_error(
             interval=interval,
             debias=takes_off,
             rng=seeded(seed, number),
-            rougher=rougher_error(used, smoothing, power) if smooths else None,
+            rougher=rougher_error(used, smoothing, power) if interval and smooths else None,
         )
         size = _without_endless(size, used)
         sizes.append(size)
@@ -174,8 +178,9 @@ def calibration_error(
     if len(tally.groups) == 1:
         sizes, estimates = sizes * 2, [*estimates, replace(estimates[0], group=None)]
     pairs = list(itertools.combinations(range(len(estimates) - 1), 2))[:MAX_PAIRS]
+    moves = [_move(used, size) for used, size in zip(filled, sizes, strict=False)]
     differences = [
-        _difference(estimates[i], estimates[j], sizes[i], sizes[j], _correlation(views[i], views[j], sizes[i], sizes[j]))
+        _difference(estimates[i], estimates[j], sizes[i], sizes[j], _correlation(views[i], views[j], moves[i], moves[j]))
         for i, j in pairs
     ]
     what = definition.words
@@ -282,24 +287,24 @@ def _difference(a: ErrorEstimate, b: ErrorEstimate, of_a: Size, of_b: Size, corr
     return ErrorDifference(a.group, b.group, a.estimate - b.estimate, centre, low, high)
 
 
-def _correlation(a: GroupView, b: GroupView, of_a: Size, of_b: Size) -> float:
-    """How far users that are in both groups tie the two errors together."""
+def _correlation(a: GroupView, b: GroupView, move_a: Move | None, move_b: Move | None) -> float:
+    """How far users that are in both groups tie the two errors together; move_a, move_b: what they add to each."""
     shared = a.shared_pairs(b)
-    if shared is None or of_a.reach is None or of_b.reach is None:
+    if shared is None or move_a is None or move_b is None:
         return 0.0
-    move_a, move_b = _on_lattice(a, of_a), _on_lattice(b, of_b)
     both = _product(shared, move_a, move_b)
     alone = _product(a.pairs, move_a, move_a), _product(b.pairs, move_b, move_b)
     return float(np.clip(both / math.sqrt(alone[0] * alone[1]), -1, 1)) if min(alone) > 0 else 0.0
 
 
-def _product(pairs: PairMatrices, a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> float:
+def _product(pairs: PairMatrices, a: Move, b: Move) -> float:
     """The sum over users of what they add to one norm times what they add to the other."""
     (reach_a, centre_a), (reach_b, centre_b) = a, b
     return float(residual_covariance(pairs, reach_a[None, :], centre_a[None, :], reach_b[None, :], centre_b[None, :])[0, 0])
 
 
-def _on_lattice(view: GroupView, size: Size) -> tuple[Floats, Floats]:
-    used = view.at(view.used)
-    assert size.reach is not None and size.centre is not None
-    return used.on_lattice(size.reach), used.on_lattice(size.centre)
+def _move(used: GroupView, size: Size) -> Move | None:
+    """What users add to a norm, at every cell of the lattice; None where there are no limits."""
+    if size.reach is None or size.centre is None:
+        return None
+    return used.everywhere(size.reach), used.everywhere(size.centre)

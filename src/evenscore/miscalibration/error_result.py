@@ -106,17 +106,21 @@ class CalibrationError(Table):
         lists = {"rows": rows, "differences": self.differences(), "notes": self._notes()}
         return json_ready(values_of(self, ("method", "norm", "weighting", "alpha", "what")) | lists)
 
+    def _shown_rows(self) -> list[dict[str, Any]]:
+        """Without the method, which the title has, and the flags, which are notes."""
+        return [{name: value for name, value in row.items() if name not in ("method", "flag")} for row in self.rows()]
+
     def _title(self) -> str:
         return f"Calibration error, method {self.method!r}: {self.what}; {UNITS[self.weighting]}"
 
     def _notes(self) -> list[str]:
-        notes = [f"ci: {1 - self.alpha:.0%} limits for the value without end of users; group None (–) is everybody"]
+        notes = [f"ci: {1 - self.alpha:.0%} limits for the true error"]
         for estimate in self.estimates:
-            name = "everybody" if estimate.group is None else label_text(estimate.group)
+            name = "all groups" if estimate.group is None else label_text(estimate.group)
             notes += [f"{name}: {text}" for text in (estimate.flag, *estimate.notes) if text]
         for pair in self.pairs[:10]:
             names = f"{label_text(pair.group_a)} − {label_text(pair.group_b)}"
-            notes.append(f"{names}: {pair.debiased:+.4f} ({_limits_text(pair.ci_low, pair.ci_high)})")
+            notes.append(f"{names}: {_signed(pair.debiased)} ({_limits_text(pair.ci_low, pair.ci_high)})")
         return notes
 
 
@@ -125,5 +129,9 @@ def _limits_text(low: float, high: float) -> str:
     if np.isnan(low) and np.isnan(high):
         return "no limits"
     if np.isnan(low):
-        return f"at most {high:+.4f}"
-    return f"at least {low:+.4f}" if np.isnan(high) else f"{low:+.4f} to {high:+.4f}"
+        return f"at most {_signed(high)}"
+    return f"at least {_signed(low)}" if np.isnan(high) else f"{_signed(low)} to {_signed(high)}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.4f}" if abs(value) < 10 else f"{value:+,.0f}"

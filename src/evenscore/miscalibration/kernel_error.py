@@ -6,7 +6,10 @@ import math
 
 import numpy as np
 
-from evenscore.estimation.bandwidth import rule_of_thumb
+from evenscore.errors import hush
+from evenscore.estimation.bandwidth import rule_of_thumb, settle
+from evenscore.estimation.comparison import CELLS_A_BANDWIDTH
+from evenscore.estimation.kernels import FEW_CELLS
 from evenscore.estimation.smoothing import Smoothing, unsmoothed
 from evenscore.miscalibration.binned import equal_mass_shares
 from evenscore.miscalibration.measure import Measure, norm_name
@@ -32,13 +35,29 @@ def rougher_error(view: GroupView, smoothing: Smoothing, power: int) -> Measure 
     Half the bandwidth of a band, and along the score itself: where scores crowd at one end, a bandwidth in ranks at the other end
     spans scores that are far apart, and so may be their errors.
     """
+    narrow, score = _rougher(view, smoothing), view.score
+    if narrow is None or _as_they_are(view):
+        return None
+    matrix = narrow.matrix(score, score, view.sums.W)
+    return _everywhere(view, _or_alone(view, matrix, np.arange(len(score))), power, narrow.h)
+
+
+def _rougher(view: GroupView, smoothing: Smoothing) -> Smoothing | None:
+    """That smoothing, along the score; None where all have one score."""
     score, weight = view.score, view.sums.W
     deviation = math.sqrt(float(weight @ (score - weight @ score / view.total) ** 2) / view.total)
-    if deviation == 0 or _as_they_are(view):
+    if deviation == 0:
         return None
     rule = Smoothing(smoothing.degree, smoothing.kernel, "band")
-    narrow = rule.at(ROUGHER * rule_of_thumb(rule, deviation=deviation, users=view.n_users))
-    return _everywhere(view, _or_alone(view, narrow.matrix(score, score, weight), np.arange(len(score))), power, narrow.h)
+    return rule.at(ROUGHER * rule_of_thumb(rule, deviation=deviation, users=view.n_users))
+
+
+def join_cells(view: GroupView, smoothing: Smoothing) -> GroupView:
+    """A view on as few cells as its bandwidths allow, where cells are along the score: the axis of the narrower one."""
+    narrow = _rougher(view, smoothing)
+    if narrow is None or view.lattice.scale != "score":
+        return view
+    return view.joined(min(settle(smoothing, [view], hush).h / CELLS_A_BANDWIDTH, narrow.h / FEW_CELLS))
 
 
 def _everywhere(view: GroupView, matrix: Floats, power: int, bandwidth: float) -> Measure:

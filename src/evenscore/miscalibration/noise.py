@@ -37,6 +37,7 @@ from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
 DRAWS = 2000
+MOST = 1e15  # units, which single precision holds and multiplies
 BENDS = np.linspace(-3.5, 3.5, 9)  # normal quantiles at which a law is worked out
 CUBIC = np.linalg.pinv(np.vander(BENDS, 4) * np.exp(-(BENDS**2) / 4)[:, None]) * np.exp(
     -(BENDS**2) / 4
@@ -108,7 +109,7 @@ class Noise:
         reached = repeated.deviations(np.tile(BENDS, len(law.variance))).reshape(-1, len(BENDS))
         rounding = law.variance <= ROUNDING * unit**2
         reached[rounding] = 0.0  # there the skewness of nothing may be anything
-        highest, *lower = (CUBIC @ (reached / unit).T).astype(np.float32)
+        highest, *lower = np.clip(CUBIC @ (reached / unit).T, -MOST, MOST).astype(np.float32)
         noise = self.normal * highest
         for coefficient in lower[:-1]:
             noise += coefficient
@@ -148,7 +149,8 @@ def _draws(
     pairs = view.pairs
     mixed = told * small_sample_factor(measure.matrix, view) * ((measure.matrix @ pairs.yw - measure.fitted @ pairs.ww) @ pull)
     deviation = standard_errors(covariance)
-    mixed = np.divide(mixed, deviation, out=np.zeros_like(mixed), where=deviation > 0)
+    varies = deviation > np.sqrt(ROUNDING) * deviation.max(initial=0.0)  # a cell with one person's row may have only rounding left
+    mixed = np.divide(mixed, deviation, out=np.zeros_like(mixed), where=varies)
     joint = np.block([[corr, mixed[:, None]], [mixed[None, :], np.array([[pull @ pairs.ww @ pull]])]])
     drawn = draw_standard(joint, rng, DRAWS)
     return drawn[:, :-1], drawn[:, -1].astype(np.float64)

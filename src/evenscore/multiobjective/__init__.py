@@ -216,7 +216,7 @@ def _fit_all(
     for label, own in zip(rows.groups, points, strict=True):
         fewest = int(own.n_users.min())
         if fewest < FEWEST_USERS:
-            reasons[label] = f"has only {fewest} users with an outcome, fewer than {FEWEST_USERS}: it gets the maps of everybody"
+            reasons[label] = f"has only {fewest} users with an outcome, fewer than {FEWEST_USERS}: it gets the pooled maps"
             maps.append(replace(pooled, group=label, source="pooled"))
         elif len(points) == 1:
             maps.append(replace(pooled, group=label))

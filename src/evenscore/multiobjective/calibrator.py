@@ -17,6 +17,7 @@ from evenscore.errors import DataError, OptionError, listing, shortened
 from evenscore.multiobjective.axes import Axis
 from evenscore.multiobjective.maps import GroupMaps, ReadyMaps
 from evenscore.multiobjective.rows import JointColumns
+from evenscore.naming import GroupNames
 from evenscore.saving import as_path
 from evenscore.tables import Table, label_text
 from evenscore.types import Array, Floats, Mask
@@ -46,7 +47,7 @@ class JointApplied(Counted):
         return bool(self.n_unknown or self.n_null or max(self.n_outside, self.n_far) > OFTEN * self.n_rows)
 
     def _unusual(self) -> list[tuple[int, str]]:
-        treated = "got the maps of everybody" if self.on_unknown == "pooled" else "kept their scores"
+        treated = "got the pooled maps" if self.on_unknown == "pooled" else "kept their scores"
         return [
             (self.n_outside, "rows have a score outside the range seen in training: held constant"),
             (self.n_far, "rows have scores that together nobody in training came near: they have the value of the nearest"),
@@ -94,6 +95,11 @@ class JointCalibrator(Table):
     single: Calibrator | None = None
 
     @property
+    def group_names(self) -> GroupNames:
+        """What its groups are called, also when it was read from a file."""
+        return GroupNames(self.columns.group, super(JointCalibrator, self).group_names.texts)
+
+    @property
     def groups(self) -> tuple[Any, ...]:
         """The groups, in order."""
         return tuple(each.group for each in (self.maps if self.single is None else self.single.maps))
@@ -118,11 +124,13 @@ class JointCalibrator(Table):
         groups
             Labels, or the name of their column; by default the column that the groups were fitted on.
         on_unknown
-            For groups that were not there in training, or missing: "error", "pooled" (the maps of everybody) or "keep" (the scores
+            For groups that were not there in training, or missing: "error", "pooled" (the pooled maps) or "keep" (the scores
             as they are).
         nulls
             For missing scores: "error", or "keep" (all scores of the row are then missing).
 
+        Notes
+        -----
         Warns when groups are unknown, and when more than 1 % of rows lie outside what was seen in training, where the maps are held
         constant; ``apply`` gives the counts.
         """

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from evenscore.data.coding import CHUNK, Codes, Users, code_type, independent_users
 from evenscore.data.columns import Column, common_length, find_column, nulls_in, numbers_in, open_table
 from evenscore.data.groups import group_columns, groups_of
-from evenscore.data.observations import NULLS, is_binary, users_of, weights_of
+from evenscore.data.observations import NULLS, Columns, is_binary, users_of, weights_of
 from evenscore.data.splits import Split
 from evenscore.engines import collect
 from evenscore.errors import DataError, OptionError, listing, require_option, shortened
+from evenscore.naming import use_columns
 from evenscore.saving import pack_label
 from evenscore.types import Array, Floats, Ints, Mask, Say
 
@@ -138,6 +139,7 @@ def observe_jointly(data: Any, spec: ObjectivesSpec, say: Say | None = None) -> 
     scores = [_varying_numbers(column) for column in score_columns]
     outcomes = [numbers_in(column, known=known) for column, known in zip(outcome_columns, labelled, strict=True)]
     group, groups = groups_of(grouping)
+    use_columns(Columns("", "", tuple(column.name for column in grouping), None))
     users, fold = _code_users(independent_users(len(group)) if user is None else users_of(user), len(groups))
     rows = JointRows(
         scores=tuple(scores),

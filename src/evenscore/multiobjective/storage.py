@@ -70,7 +70,7 @@ def _check_joint(joint: JointCalibrator) -> JointCalibrator:
         raise ValueError("scores, outcomes and axes do not belong together")
     labels = [maps.group for maps in joint.maps]
     if len(labels) > MAX_GROUPS or len(set(labels)) < len(labels) or (labels and joint.pooled is None):
-        raise ValueError("the groups are too many, not different, or lack the maps of everybody")
+        raise ValueError("the groups are too many, not different, or lack the pooled maps")
     n_nodes = math.prod(len(axis.nodes) for axis in joint.axes)
     for maps in (*joint.maps, joint.pooled):
         if maps is not None:

@@ -104,7 +104,7 @@ class WeightSweep(VerdictTable):
         return f"{VerdictTable._title(self)} over {len(self._judgements())} sets of weights"
 
     def _notes(self) -> list[str]:
-        notes = [f"null: {self.null}", *self.reason.split("; "), "p adjusted for the number of weights by Holm's method"]
+        notes = [f"null hypothesis: {self.null}", *self.reason.split("; "), "p adjusted for the number of weights by Holm's method"]
         if len(self.versions) > 1:
             notes.append("calibrators are judged on the users given here: they should not be the ones they were fitted on")
         return notes

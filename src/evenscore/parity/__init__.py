@@ -61,7 +61,7 @@ from evenscore.threads import in_one_thread
 from evenscore.types import Floats, Progress
 
 COMPARISONS = ("pairs", "reference", "rest")
-MANY_PAIRS = 100
+MANY_PAIRS = 20
 FEWER_DRAWS = 2000
 
 

@@ -22,7 +22,7 @@ NOISE_BYTES = 1 << 29
 FEWEST_DRAWS = 1000
 MOST_DRAWN = 20_000  # draws times pairs: with many pairs fewer draws of each will do
 RIDGE = 1e-12
-CELLS_A_BANDWIDTH = 4  # of joined cells that noise is drawn at: it only says how pairs go together
+CELLS_A_BANDWIDTH, FEWEST_CELLS = 4, 64  # of joined cells that noise is drawn at: it only says how pairs go together
 MAX_STACKED = 2048  # cells of all groups together, beyond which one covariance for groups that share users is too large
 
 
@@ -65,9 +65,9 @@ class JointDraws:
             self._views = _joined_sides(sides, smoothing)
             self._noise = noise = _group_noise(self._views, smoothing, draws, seeded(seed, 1 << 20))
             if noise is not None:
-                places, own = self._views[0].places, noise
+                places = self._views[0].places
                 # Not a method, for the same reason as in ``Sides``.
-                self._at = lru_cache(maxsize=sides.kept)(lambda view: _at_view(view, places, own[view.members[0]]))
+                self._shares = lru_cache(maxsize=sides.kept)(lambda view: _shares(view, places))
         self._total: Noise | None = None
         self._smallest: Floats | None = None
 
@@ -82,17 +82,17 @@ class JointDraws:
         if self._noise is None or evidence.comparison is None:
             return
         a, b = evidence.comparison.sides
-        of_a = self._at(a)
+        noise_a = self._noise[a.members[0]]
         if len(b.members) > 1:  # the rest, which is the whole less the group
             if self._total is None:
                 self._total = Noise.total(self._noise)
-            of_b = _at_view(b, self._views[0].places, self._total.less(self._noise[a.members[0]]))
+            noise_b, shares_b = self._total.less(noise_a), _shares(b, self._views[0].places)
         else:
-            of_b = self._at(b)
+            noise_b, shares_b = self._noise[b.members[0]], self._shares(b)
         larger = np.maximum(evidence.se_a, evidence.se_b)  # only what one side is to the other matters, and has no units
         parts = (np.divide(se, larger, out=np.zeros_like(se), where=larger > 0) for se in (evidence.se_a, evidence.se_b))
-        own = _side(evidence.matrix_a, next(parts), of_a)
-        own -= _side(evidence.matrix_b, next(parts), of_b)
+        own = _side(evidence.matrix_a @ self._shares(a), next(parts), noise_a.values)
+        own -= _side(evidence.matrix_b @ shares_b, next(parts), noise_b.values)
         own *= _ratio(np.ones(len(own)), _deviations(own))[:, None]
         statistics = evidence.single(evidence.statistics(own.T))
         ranks = draw_ranks(statistics[:, None])[:, 0]
@@ -126,7 +126,8 @@ def _side(matrix: Floats, se: Floats, noise: Singles) -> Singles:
 
 def _deviations(drawn: Singles) -> Floats:
     """The standard deviation of each row, whose mean is 0, (n,)."""
-    return np.asarray(np.sqrt(np.einsum("jd,jd->j", drawn, drawn) / drawn.shape[1]), dtype=np.float64)
+    squares = np.matmul(drawn[:, None, :], drawn[:, :, None])[:, 0, 0]  # half the time of a sum of products
+    return np.asarray(np.sqrt(squares / drawn.shape[1]), dtype=np.float64)
 
 
 def _ratio(top: Floats, bottom: Floats) -> Singles:
@@ -138,21 +139,21 @@ def _row_powers(matrix: Floats) -> Ints:
     return np.frexp(np.abs(matrix).max(axis=1, initial=0.0))[1]
 
 
-def _at_view(view: GroupView, places: Ints, noise: Noise) -> Singles:
-    """Noise at some places of the lattice as noise at the cells of a view: each place's goes where its people are."""
+def _shares(view: GroupView, places: Ints) -> Floats:
+    """Which share of the people at some places of the lattice is in each cell of a view, where noise goes; (n_cells, n_places)."""
     own, other = len(view.cells), int(places.max()) + 1
     both = np.flatnonzero((view.places >= 0) & (places >= 0))
     weight = view.lattice_weight[both]
     met = np.bincount(view.places[both] * other + places[both], weight, own * other).reshape(own, other)
     total = met.sum(axis=0)
-    return np.divide(met, total, out=met, where=total > 0).astype(np.float32) @ noise.values
+    return np.divide(met, total, out=met, where=total > 0)
 
 
 def _joined_sides(sides: Sides, smoothing: Smoothing) -> list[GroupView]:
     """Every group on the same cells, which are fine enough for the narrowest bandwidth."""
     views = [sides.side(index) for index in range(len(sides.views))]
     narrowest = min((settle(smoothing, [view]).h for view in views if view.sums.W.any()), default=1.0)
-    return [view.joined(narrowest / CELLS_A_BANDWIDTH) for view in views]
+    return [view.joined(narrowest / CELLS_A_BANDWIDTH, FEWEST_CELLS) for view in views]
 
 
 def _group_noise(views: list[GroupView], smoothing: Smoothing, draws: int, rng: np.random.Generator) -> list[Noise] | None:

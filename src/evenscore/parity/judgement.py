@@ -14,6 +14,7 @@ from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.parity.parity_result import PairTest, Region
 from evenscore.tables import figures
+from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Mask
@@ -31,7 +32,8 @@ def judge(pair: PairTest, p_adjusted: float, alpha: float, tolerance: float | No
     low, high = pair.interval
     inside = tolerance is not None and bool((pair.band_low > -tolerance).all() and (pair.band_high < tolerance).all())
     if inside:
-        shown = f"for scores from {figures(low)} to {figures(high)} the gap of {pair.name} is within {tolerance:g}"
+        where = f"at score {figures(low)}" if low == high else f"for scores from {figures(low)} to {figures(high)}"
+        shown = f"{where} the gap of {pair.name} is within {tolerance:g}"
         return replace(pair, p_adjusted=p_adjusted, verdict=PARITY, reason=join(pair.reason, shown))
     shown = not_shown(pair.minimum_detectable_gap, tolerance)
     # The band is the pair's own; among many pairs some band excludes 0 by chance, and then no gap is shown there.
@@ -123,5 +125,17 @@ def _share(side: GroupView, low: float, high: float) -> float:
         position = lattice.positions(np.zeros(len(weight)))
         inside = (position >= low - 1e-12) & (position <= high + 1e-12)
         return float(weight[inside].sum() / weight.sum())
-    cumulative = np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum()
-    return float(np.interp(high, lattice.axis_edges, cumulative) - np.interp(low, lattice.axis_edges, cumulative))
+    cumulative, edges = np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum(), lattice.axis_edges
+    if lattice.ties is not None:  # from the lower end of a cell in which all have one score to its upper end
+        low, high = (_tie_limits(lattice, place)[end] for end, place in enumerate((low, high)))
+    return float(np.interp(high, edges, cumulative) - np.interp(low, edges, cumulative))
+
+
+def _tie_limits(lattice: Lattice, place: float) -> tuple[float, float]:
+    """The ends of the tied cell that a place is in on the axis; the place itself twice in any other cell."""
+    assert lattice.ties is not None
+    for cell in np.flatnonzero(np.isfinite(lattice.ties)):
+        low, high = lattice.axis_edges[cell : cell + 2]
+        if low <= place <= high and place == lattice.snap(np.array([place]))[0]:
+            return float(low), float(high)
+    return place, place

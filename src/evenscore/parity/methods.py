@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from evenscore.estimation.comparison import Comparison
-from evenscore.estimation.gaps import Process, cumulative, judgeable, multiscale, tame
+from evenscore.estimation.gaps import Process, cumulative, judgeable, multiscale, stack_processes, tame
 from evenscore.estimation.inference import (
     RESOLVED,
     CommonNormals,
@@ -21,14 +21,13 @@ from evenscore.estimation.inference import (
     empirical_p,
     quadratic_tail,
 )
-from evenscore.estimation.laws import stack
 from evenscore.estimation.multiplicity import benjamini_hochberg, bonferroni, draw_ranks, holm
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.pairwise import POWER
-from evenscore.estimation.shifted import Shifted
+from evenscore.estimation.shifted import RowsAlike, Shifted
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import RateLaw
-from evenscore.types import Floats
+from evenscore.types import Floats, Mask
 
 CORRECTIONS = {"bonferroni": bonferroni, "holm": holm, "bh": benjamini_hochberg}
 # Which statistics a method looks at, and the share of the level that each gets. The supremum finds local gaps, the sum of squares
@@ -42,10 +41,10 @@ COMPONENTS = {
 }
 METHODS = (*COMPONENTS, *CORRECTIONS)
 AUTO = "combined"
-POWER_DRAWS = 1000
-FAR = 30.0  # normal quantiles, beyond which nothing is
+POWER_SHARE = 5  # of the draws one in so many shows with which probability a gap is found
 FIRST_GAP, MOST_GAPS = 3.5, 2.0**60  # standard errors: the first gap tried, and how many times as much is the last
-STEPS, CLOSE = 14, 0.01  # towards the gap that is found with a power: a share of the gap, or of a normal quantile
+LEAST_SHARE = 5e-4
+STEPS, CLOSE = 14, 0.02  # towards the gap that is found with a power: a share of the gap, or of a normal quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,8 @@ class Component:
     def value(self, z: Floats | Singles) -> Floats:
         """The statistic, (...), of normal quantiles (..., n)."""
         if self.size is None:
-            return np.asarray(np.einsum("...j,...j", z, z, dtype=np.float64))
+            doubles = z.astype(np.float64, copy=False)  # beforehand: in pieces, as the sum would do it, takes longer
+            return np.asarray(np.einsum("...j,...j", doubles, doubles))
         sized = z if (self.size == 1).all() else z * self.size.astype(z.dtype)
         return np.asarray(np.maximum(sized.max(axis=-1), -sized.min(axis=-1)), dtype=np.float64)
 
@@ -75,8 +75,8 @@ class Evidence:
     """All that a method looks at for one comparison.
 
     comparison: None where there are no two sides. z: (n,) observed; corr: (n, n); matrix_a, matrix_b: (n, n_cells), with se_a,
-    se_b: (n,), for joint draws. processes: what z is of, one after the other, null: around which, and share: the weight of side a
-    in the pooled curve, for what a gap would do.
+    se_b: (n,), for joint draws. process: what z is of, null: around which, and share: the weight of side a in the pooled curve, for
+    what a gap would do.
     """
 
     comparison: Comparison | None
@@ -87,51 +87,47 @@ class Evidence:
     matrix_b: Floats
     se_a: Floats
     se_b: Floats
-    processes: tuple[Process, ...] = ()
+    process: Process | None = None
     share: float = 0.5
     null: Null | None = None
 
-    def found(self, noise: Singles, levels: Floats) -> Callable[[float], float]:
-        """The share of draws of noise, (draws, n), in which some statistic is above its level if there were such a constant gap."""
-        values, drawn = self.shifted, noise.T
-        squared: tuple[Shifted, Singles, float] | None = None
-        columns, limits = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
-        for component, level in zip(self.components, levels, strict=True):
-            if component.size is None:
-                squared = values.at(component.columns), drawn[component.columns], level
-            else:  # the largest is above its level where noise is beyond limits of its own at a point: no draw need be transformed
-                counts = np.flatnonzero(component.size > level / FAR)  # elsewhere nothing that happens is as large as the level
-                columns.append(component.columns.start + counts)
-                limits.append(level / component.size[counts])
-        looked, z = np.concatenate(columns), np.concatenate(limits)
-        own, largest = drawn[looked], values.at(looked)
-        t = largest.law.t(np.stack([-z, z]))  # whose degrees of freedom no gap changes
+    def seen(self, noise: Singles) -> Callable[[float], Singles]:
+        """What draws of noise, (draws, n), make of z if there were such a constant gap."""
+        shifted, drawn = self.shifted, noise.T
 
-        def share(gap: float) -> float:
-            low, high = largest.noise_of_gap(gap, t).astype(noise.dtype)[:, :, None]
-            beyond = ((own < low) | (own > high)).any(axis=0)
-            if squared is not None:
-                process, points, level = squared
-                z = process.z_of_gap(gap, points[:, ~beyond].T)
-                beyond[~beyond] = np.einsum("dj,dj->d", z, z) > level
-            return float(beyond.mean())
+        def z(gap: float) -> Singles:
+            level, slope, bend = shifted.parabolas(gap)[:, :, None].astype(noise.dtype)
+            seen = drawn * bend
+            seen += slope
+            seen *= drawn
+            seen += level
+            return seen.T
 
-        return share
+        return z
+
+    @property
+    def first(self) -> Process:
+        """The values that the first component looks at: of several the gap itself."""
+        assert self.process is not None
+        return self.process.at(self.components[0].columns)
 
     @property
     def shifted(self) -> Shifted:
         """What a gap would do to all values."""
-        null = self.null
-        assert null is not None
-        return stack([Shifted.of(process, null, self.share) for process in self.processes])
+        assert self.process is not None and self.null is not None
+        return Shifted.of(self.process, RowsAlike.of(self.first, self.null), self.share)
 
     @property
-    def likelier(self) -> float:
-        """The sign of the gap that is easier to imagine: the smaller side nearer to one half."""
-        gap = self.processes[0]
-        small = gap.side_a if self.share < 0.5 else gap.side_b
-        rare = not isinstance(small, RateLaw) or float(np.median(small.rate)) < 0.5
-        return 1.0 if rare == (self.share < 0.5) else -1.0
+    def signs(self) -> tuple[float, ...]:
+        """The signs of a gap to imagine: of rates that which takes the smaller side nearer to one half, else both.
+
+        Skewed outcomes hide a gap in one direction and not in the other; which group is higher nobody knows beforehand.
+        """
+        small = self.first.side_a if self.share < 0.5 else self.first.side_b
+        if not isinstance(small, RateLaw):
+            return (1.0, -1.0)
+        rare = float(np.median(small.rate)) < 0.5
+        return (1.0 if rare == (self.share < 0.5) else -1.0,)
 
     def statistics(self, z: Floats | Singles) -> Floats:
         """The statistic of each component, (..., n_components)."""
@@ -176,39 +172,28 @@ def gather(
             process = process.at(tame(process, judgeable(process, comparison)))
         elif name == "cumulative":
             process = cumulative(comparison, null, smoothing.h)
-            variance = np.diag(process.covariance)
+            variance = process.law.variance
             process = process.at(variance > 1e-12 * variance.max())
         columns = slice(start, start + len(process.values))
         start = columns.stop
         own = columns if process is gap else own
         processes.append(process)
         components.append(replace(_component(name, columns, process), share=share))
-    covariance = _stack_covariance(processes, null)
-    matrix_a, matrix_b = (np.concatenate([getattr(p, side) for p in processes]) for side in ("matrix_a", "matrix_b"))
-    se_a, se_b = (np.concatenate([getattr(p, side).law.se for p in processes]) for side in ("side_a", "side_b"))
-    z = np.concatenate([process.z for process in processes])
+    process = stack_processes(processes, null)
     weight_a, weight_b = comparison.a.total, comparison.b.total
     return Evidence(
         comparison=comparison,
         components=tuple(components),
-        z=z,
-        corr=correlation(covariance),
-        matrix_a=matrix_a,
-        matrix_b=matrix_b,
-        se_a=se_a,
-        se_b=se_b,
-        processes=tuple(processes),
+        z=process.z,
+        corr=correlation(process.covariance),
+        matrix_a=process.matrix_a,
+        matrix_b=process.matrix_b,
+        se_a=process.side_a.law.se,
+        se_b=process.side_b.law.se,
+        process=process,
         share=weight_a / (weight_a + weight_b),
         null=null,
     )
-
-
-def _stack_covariance(processes: list[Process], null: Null) -> Floats:
-    """The covariance of several processes together."""
-    if len(processes) == 1:
-        return processes[0].covariance
-    a, b = (stack([getattr(process, side) for process in processes]) for side in ("scatter_a", "scatter_b"))
-    return null.disperse(a, b).covariance
 
 
 def _component(name: str, columns: slice, process: Process) -> Component:
@@ -291,18 +276,17 @@ def correct_points(method: str, z: Floats) -> Floats:
 def detectable_gap(method: str, drawn: Drawn, alpha: float, power: float = POWER) -> float:
     """The constant gap that the test finds with probability ``power``, by bisection on draws of the process and its statistics."""
     evidence, statistics = drawn.evidence, drawn.statistics
-    few, sign = drawn.noise[:POWER_DRAWS], evidence.likelier
-    shown: Callable[[float], float]
+    z = evidence.seen(drawn.noise[: len(statistics) // POWER_SHARE])
+    shown: Callable[[float], Mask]
     if method in CORRECTIONS:
         # The smallest adjusted p-value is below alpha: for Bonferroni and Holm when the largest |z| is beyond alpha / n, for
         # Benjamini-Hochberg when for some k the k-th largest is beyond k alpha / n.
-        n = few.shape[1]
+        n = drawn.noise.shape[1]
         allowed = alpha * (np.arange(1, n + 1) if method == "bh" else np.ones(n)) / n
-        limits, values = -_normal_quantile(allowed / 2), evidence.shifted
+        limits = -_normal_quantile(allowed / 2)
 
-        def shown(gap: float) -> float:
-            ordered = -np.sort(-np.abs(values.z_of_gap(gap, few)), axis=1)
-            return float((ordered >= limits).any(axis=1).mean())
+        def shown(gap: float) -> Mask:
+            return -np.sort(-np.abs(z(gap)), axis=1) >= limits
 
     else:
         rank = max(int(alpha * len(statistics)) - 1, 0)
@@ -311,11 +295,18 @@ def detectable_gap(method: str, drawn: Drawn, alpha: float, power: float = POWER
         n_draws = len(statistics)
         beyond = np.minimum(np.floor(critical * evidence.shares * n_draws + 1e-9).astype(int), n_draws - 1)
         levels = np.array([np.partition(own, rank)[rank] for own, rank in zip(statistics.T, n_draws - 1 - beyond, strict=True)])
-        shown = evidence.found(few, levels)
-    tested = evidence.processes[0]
+
+        def shown(gap: float) -> Mask:
+            return evidence.statistics(z(gap)) > levels
+
+    tested = evidence.first
     with np.errstate(divide="ignore"):
         start = FIRST_GAP * float(np.min(tested.se / np.abs(tested.shift)))
-    return _where_reached(lambda gap: shown(sign * gap), alpha, power, start)
+
+    def found(gap: float) -> float:
+        return min(float(shown(sign * gap).any(axis=1).mean()) for sign in evidence.signs)
+
+    return _where_reached(found, alpha, power, start)
 
 
 def _where_reached(share: Callable[[float], float], alpha: float, power: float, start: float) -> float:
@@ -345,5 +336,4 @@ def _where_reached(share: Callable[[float], float], alpha: float, power: float, 
 
 def _quantile_of(share: float) -> float:
     """Of a share of draws, all of which say no more than that it is nearly 1."""
-    least = 0.5 / POWER_DRAWS
-    return float(_normal_quantile(np.clip(share, least, 1 - least)))
+    return float(_normal_quantile(np.clip(share, LEAST_SHARE, 1 - LEAST_SHARE)))

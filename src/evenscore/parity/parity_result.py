@@ -100,6 +100,12 @@ class PairTest(GapPair):
         return float(self.score[self._largest]) if self._largest is not None else np.nan
 
 
+def _first(texts: list[str]) -> str:
+    """What is said of pairs, of the first few where they are many; the table has all."""
+    more = len(texts) - NAMED_PAIRS
+    return "; ".join([*texts[:NAMED_PAIRS], *([f"and {more} more {'pair' if more == 1 else 'pairs'}"] if more > 0 else [])])
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class ParityTest(GapTest[PairTest]):
     """The result of ``es.parity_test``.
@@ -141,13 +147,13 @@ class ParityTest(GapTest[PairTest]):
 
     def _why_shown(self) -> str:
         if self.verdict == PARITY:
-            return "every gap lies within the tolerance: " + "; ".join(pair.reason for pair in self.pairs)
+            return "every gap lies within the tolerance: " + _first([pair.reason for pair in self.pairs])
         beyond = "" if self.tolerance is None else f" larger than {self.tolerance:g}"
         shown = [pair for pair in self.pairs if pair.verdict == self.verdict]
         spread = ""
         if not all(pair.regions for pair in shown):
             spread = "; no single score shows it by itself, the evidence is spread along the score"
-        return f"a gap{beyond} is shown between " + "; ".join(pair.name for pair in shown) + spread
+        return f"a gap{beyond} is shown between " + _first([pair.name for pair in shown]) + spread
 
     @property
     def points(self) -> list[dict[str, Any]]:
@@ -164,7 +170,7 @@ class ParityTest(GapTest[PairTest]):
     @property
     def regions(self) -> list[dict[str, Any]]:
         """One row for each interval of scores in which a gap is shown: its ends, the largest gap with limits, and the share of each
-        group that lives there."""
+        group that scores there."""
         return [
             {"group_a": pair.group_a, "group_b": pair.group_b} | values_of(region) for pair in self.pairs for region in pair.regions
         ]

@@ -30,7 +30,8 @@ class RowsAsPeople(Table):
     """The result of ``es.rows_as_people``: what the parity test says of users, and what it would say if every row were a person.
 
     by_user, by_row: the two tests; curves, row_curves: the curves with simultaneous bands that go with them. n_users, n_rows: with
-    a known outcome, of all groups.
+    a known outcome, of all groups. several: whether users of more than two groups count in each of theirs, as it is not known how
+    many are in how many; item: the other key that rows share, if any.
 
     Examples
     --------
@@ -48,10 +49,12 @@ class RowsAsPeople(Table):
     n_users: int
     n_rows: int
     frame_kind: str | None = None
+    several: bool = False
+    item: str | None = None
 
     @property
     def rows_per_user(self) -> float:
-        """Rows of a user, on average."""
+        """Rows of a user on average, or, where users are in several of many groups, of a user in a group."""
         return self.n_rows / self.n_users
 
     @property
@@ -76,7 +79,9 @@ class RowsAsPeople(Table):
     def sentence(self) -> str:
         """Both verdicts with their p-values."""
         naive, ours = (f"{test.verdict.upper()} ({p_phrase(test.p_value)})" for test in (self.by_row, self.by_user))
-        repeated = f"each user has {_count(self.rows_per_user)} rows on average"
+        repeated = f"each user has {_count(self.rows_per_user)} rows {'in a group ' * self.several}on average"
+        if self.item is not None:
+            repeated = f"rows of one user, and rows of one {self.item}, have something in common"
         if self.fooled:
             return f"Taking rows for people would have said {naive}; {repeated}, and the verdict that respects this is {ours}."
         by_row, by_user = (p_phrase(test.p_value) for test in (self.by_row, self.by_user))
@@ -84,6 +89,12 @@ class RowsAsPeople(Table):
         narrow = f", with bands {_count(self.narrowing)} times narrower" if self.narrowing > ALIKE else ""
         same = f"Taking rows for people would have given the same verdict, {self.by_row.verdict.upper()} ({p_values})"
         return f"{same}{narrow}; {repeated}."
+
+    @property
+    def people(self) -> str:
+        """What is respected, with its number where it is known."""
+        users = "users" if self.several else f"{self.n_users:,} users"
+        return users if self.item is None else f"{users} and {self.item}"
 
     def rows(self) -> list[dict[str, Any]]:
         """Both tests: what is taken for a person, how many there would be, verdict, p-value and largest gap."""
@@ -184,7 +195,9 @@ def _retaken(tally: Tally, test: ParityTest, own_curves: Curves, compare: str, r
         by_row=Formulation.of(naive),
         curves=own_curves,
         row_curves=curves(by_row, weighting="row", alpha=own_curves.alpha, seed=seed),
-        n_users=sum(tally.n_users.values()),
+        n_users=sum(tally.n_users.values()) - (tally.n_spanning if len(tally.groups) == 2 else 0),
         n_rows=sum(tally.n_rows.values()),
         frame_kind=tally.frame_kind,
+        several=tally.n_spanning > 0 and len(tally.groups) > 2,
+        item=tally.item,
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from evenscore.estimation.bands import FARTHEST, STEPS, Differences, ShownGap
 from evenscore.estimation.comparison import Comparison
-from evenscore.estimation.inference import PValue, Singles, SupTail, empirical_p
+from evenscore.estimation.inference import PValue, Singles, SupTail, sorted_p
 from evenscore.estimation.multiplicity import CriticalP
 from evenscore.parity.methods import Component, Evidence
 from evenscore.tables import values_of
@@ -22,8 +22,9 @@ GRID = 2**STEPS  # steps of normal quantiles, FARTHEST in all, in which an exces
 class ToleranceTest:
     """The test of |gap| <= tolerance for one pair, at any tolerance.
 
-    gaps: with limits; maxima: (draws,) of the largest |gap| in normal quantiles, the draws a simultaneous band rests on; tail: and
-    far out; p_equal: of no gap at all, which knows the variance of both sides together; a tolerance cannot be easier to exceed.
+    gaps: with limits; maxima: (draws,), ascending, of the largest |gap| in normal quantiles, the draws a simultaneous band rests
+    on; tail: and far out; p_equal: of no gap at all, which knows the variance of both sides together; a tolerance cannot be easier
+    to exceed.
     """
 
     gaps: Differences
@@ -35,14 +36,14 @@ class ToleranceTest:
     def of(cls, shown: ShownGap, maxima: Floats, p_equal: float) -> ToleranceTest:
         """Without what makes the gaps: those of many pairs are kept until all are known."""
         gaps = Differences(**values_of(shown, [field.name for field in fields(Differences)]))
-        return cls(gaps, maxima.astype(np.float32), SupTail.of(shown.corr), p_equal)
+        return cls(gaps, np.sort(maxima.astype(np.float32)), SupTail.of(shown.corr), p_equal)
 
     def p_value(self, tolerance: float) -> PValue:
         """Of |gap| <= tolerance, by the largest excess."""
         return self._p_of(float(self.gaps.excess(tolerance).max()))
 
     def _p_of(self, excess: float) -> PValue:
-        p = empirical_p(self.maxima, excess, self.tail) if excess > 0 else PValue(1.0, "draws")
+        p = sorted_p(self.maxima, excess, self.tail) if excess > 0 else PValue(1.0, "draws")
         return PValue(max(p.value, self.p_equal), p.source)
 
     def exceeded(self, critical: float) -> float:

@@ -16,7 +16,7 @@ from evenscore.report.findings import share_of
 from evenscore.report.headline import score_name
 from evenscore.report.score_charts import DENSITY_BINS, has_few_values, outcome_limits, share_of_people
 from evenscore.report.sheets import Sheet
-from evenscore.report.ticks import nice_ticks, percent, score_ticks, short
+from evenscore.report.ticks import in_json, nice_ticks, percent, score_ticks, short
 from evenscore.tables import decimals
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
@@ -49,7 +49,7 @@ def curve_chart(subject: Subject, key: str) -> Chart:
     caption = f"{'Point' if few else 'Line'}: estimate. Band: {percent(1 - subject.curves.alpha)}, for the whole curve at once."
     caption += " Below: where people are." if few else " Dotted: few people. Below: where people are."
     caption += " Grey: outcome equal to the score." if panel.series[0].kind == "diagonal" else ""
-    caption += f" {left_out} more groups are in the JSON." if left_out else ""
+    caption += f" {in_json(left_out, 'group')}" if left_out else ""
     people = _distribution(subject.selection.tally, shown, panel)
     table, places = _curve_table(subject, shown, panel.limits()[0], few)
     title = f"{share_of(subject)}, by {score_name(subject)}"
@@ -57,8 +57,8 @@ def curve_chart(subject: Subject, key: str) -> Chart:
     return Chart(key, title[:1].upper() + title[1:], caption, panels, table, places, crowded=len(shown) > CROWD)
 
 
-def repair_chart(subject: Subject, before: Curves, after: Curves, key: str) -> Chart:
-    """Curves of users that the repair was not fitted on, before and after it, on the same axes."""
+def repair_chart(subject: Subject, before: Curves, after: Curves, whom: str, key: str) -> Chart:
+    """Curves of users or items that the repair was not fitted on, before and after it, on the same axes."""
     drawn = [curve.group for curve in shown_curves(subject)]
     panels = []
     for title, curves in (("Before", before), ("After", after)):
@@ -73,7 +73,7 @@ def repair_chart(subject: Subject, before: Curves, after: Curves, key: str) -> C
     panels = [replace(panel, x=replace(panel.x, limits=wide), y=outcome_axis(subject, high, panel.y.label)) for panel in panels]
     level = percent(1 - before.alpha)
     band = "" if len(drawn) > CROWD else f" Band: {level}, for the whole curve."
-    caption = f"Users that the repair was not fitted on, by the score and by the calibrated one.{band}"
+    caption = f"{whom.capitalize()} that the repair was not fitted on, by the score and by the calibrated one.{band}"
     title = f"{share_of(subject)}, before and after"
     return Chart(
         key, title[:1].upper() + title[1:], caption, tuple(panels), Sheet((), (), ()), columns=2, crowded=len(drawn) > CROWD

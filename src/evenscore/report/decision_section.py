@@ -11,7 +11,7 @@ from evenscore.report.document import Section
 from evenscore.report.sheets import sheet
 from evenscore.tables import label_text, printable
 
-SHOWN = 15  # rows of a table; the JSON has all
+SHOWN = 36  # rows of a table, four groups with all metrics; the JSON has all
 
 
 def decision_section(result: DecisionMetrics | None, prefix: str) -> Section | None:
@@ -45,5 +45,7 @@ def _answer(result: DecisionMetrics) -> str:
     if len(rows) < 2:
         return f"Selected: {result.where}."
     low, high = (choose(rows, key=lambda row: row["estimate"]) for choose in (min, max))
-    least, most = (f"{100 * row['estimate']:.1f} % of {printable(label_text(row['group']), 60)}" for row in (low, high))
+    if f"{100 * low['estimate']:.1f}" == f"{100 * high['estimate']:.1f}":
+        return f"Selected ({result.where}): {100 * low['estimate']:.1f} % of every group."
+    least, most = (f"{100 * row['estimate']:.1f} % ({printable(label_text(row['group']), 60)})" for row in (low, high))
     return f"Selected ({result.where}): from {least} to {most}."

@@ -18,7 +18,7 @@ from evenscore.ordering import OrderingTest
 from evenscore.planning import Plan
 from evenscore.report.chart import Axis, Chart, Panel, Rule, Series
 from evenscore.report.sheets import ALL_GROUPS, Sheet, sheet, with_all_groups
-from evenscore.report.ticks import nice_ticks, pair_name, percent, short, tick_text
+from evenscore.report.ticks import in_json, nice_ticks, pair_name, percent, short, tick_text
 from evenscore.simulation.study_result import Study
 from evenscore.tables import label_text, p_text
 from evenscore.thresholds.thresholds_result import Thresholds
@@ -73,11 +73,16 @@ def _left_out(chart: Chart, count: int) -> Chart:
     drawn = len(chart.panels[0].y.ticks or ())
     if drawn >= count:
         return chart
-    return replace(chart, caption=f"{chart.caption} Drawn: the lowest and the highest; {count - drawn} more are in the JSON.")
+    return replace(chart, caption=f"{chart.caption} Drawn: the lowest and the highest. {in_json(count - drawn, 'group')}")
 
 
 def _group_name(group: Any) -> str:
     return ALL_GROUPS if group is None else short(group)
+
+
+def _tone(group: Any) -> str:
+    """All groups together are grey: each colour is one group's."""
+    return "unshown" if group is None else ""
 
 
 # In reports and from results
@@ -86,7 +91,7 @@ def _group_name(group: Any) -> str:
 def error_panel(error: CalibrationError, most: int = MOST_LINES) -> Panel:
     """The calibration error of each group, and of all together."""
     shown = [*extremes(error.estimates[:-1], lambda own: own.estimate, most), *error.estimates[-1:]]
-    series = (estimate(place, (e.estimate, e.ci_low, e.ci_high), place) for place, e in enumerate(shown))
+    series = (estimate(place, (e.estimate, e.ci_low, e.ci_high), place, tone=_tone(e.group)) for place, e in enumerate(shown))
     label = f"calibration error ({error.method}), in units of the outcome, with {percent(1 - error.alpha)} limits"
     return names_panel(label, [_group_name(e.group) for e in shown], series, low=0.0)
 
@@ -117,8 +122,9 @@ def marginal_panel(test: MarginalTest, write: Callable[[float], str] = "{:.3f}".
 
 def marginal_chart(test: MarginalTest, key: str, outcome: str, binary: bool) -> Chart:
     """The outcomes at the threshold in a report. outcome: what they are called; binary: whether they are shares."""
+    stricter = "higher" if (test.positive == "above") == test.rising else "lower"
     caption = (
-        f"A group with a higher outcome there is held to a higher standard. Averages of all who get it also depend on how far "
+        f"A group with a {stricter} outcome there is held to a higher standard. Averages of all who get it also depend on how far "
         f"beyond the threshold their scores lie. Lines: {percent(1 - test.alpha)} limits."
     )
     table = sheet(test.group_rows(), "Outcome at the threshold and average beyond it")
@@ -141,14 +147,19 @@ def _in_percent(panel: Panel) -> Panel:
 def threshold_chart(thresholds: Thresholds, key: str, outcome: str = "expected outcome") -> Chart:
     """The threshold of each group that would even out outcomes there. outcome: what these are called."""
     shown = extremes(thresholds.groups, lambda own: own.threshold, FEWER_LINES)
-    series = (estimate(place, (g.threshold, g.ci_low, g.ci_high), place, "{:.3g}".format) for place, g in enumerate(shown))
+    series = (estimate(place, (g.threshold, g.ci_low, g.ci_high), place, _three_figures) for place, g in enumerate(shown))
     rules = tuple(Rule(cut, "now", upright=True) for cut in sorted({g.before for g in thresholds.groups}))
     panel = replace(names_panel("score", [short(g.group) for g in shown], series), rules=rules)
     level = percent(1 - thresholds.alpha)
-    caption = f"Solved so that as many people as now get the decision. Dashed: the threshold now. Lines: {level} limits."
+    about = "" if thresholds.solved else "about "
+    caption = f"Solved so that {about}as many people as now get the decision. Dashed: the threshold now. Lines: {level} limits."
     table = sheet(thresholds.rows(), "Thresholds, outcomes there, and rates of the decision")
     chart = _estimates(key, f"Thresholds with the same {outcome} in every group", caption, panel, table)
     return _left_out(chart, len(thresholds.groups))
+
+
+def _three_figures(value: float) -> str:
+    return f"{value:#.3g}".rstrip(".")
 
 
 def impact_panel(impact: Impact, most: int = MOST_LINES) -> Panel:
@@ -160,7 +171,10 @@ def impact_panel(impact: Impact, most: int = MOST_LINES) -> Panel:
     of_groups = [row for row in every if row["group"] is not None]
     rows = [*extremes(of_groups, lambda row: row["estimate"], most), *(row for row in every if row["group"] is None)]
     look: dict[str, Any] = {"kind": "bars", "write": _signed_percent} if decisions else {"write": "{:+.2f}".format}
-    series = (estimate(place, (row["estimate"], row["ci_low"], row["ci_high"]), place, **look) for place, row in enumerate(rows))
+    series = (
+        estimate(place, (row["estimate"], row["ci_low"], row["ci_high"]), place, tone=_tone(row["group"]), **look)
+        for place, row in enumerate(rows)
+    )
     level = f"with {percent(1 - impact.alpha)} limits"
     what = "share with the decision, percentage points" if decisions else "rank: positions moved up if scores were calibrated"
     panel = names_panel(f"change in {what}, {level}", [_group_name(row["group"]) for row in rows], series)
@@ -186,7 +200,8 @@ def _impact_along(impact: Impact) -> Panel:
 def impact_chart(impact: Impact, key: str) -> Chart:
     """The change of decisions in a report."""
     level = percent(1 - impact.alpha)
-    caption = f"Change in the share of each group that gets the decision, at the same threshold. Lines: {level} limits."
+    same = "threshold" if impact.keep == "threshold" else "overall share of positive decisions"
+    caption = f"Change in the share of each group that gets the decision, at the same {same}. Lines: {level} limits."
     rows = [{name: row[name] for name in IMPACT_COLUMNS if name in row} for row in with_all_groups(impact.rows())]
     table = sheet(rows, "Shares before and after, and people whose decision changes")
     panel = impact_panel(impact, FEWER_LINES)
@@ -204,8 +219,8 @@ def _signed_percent(share: float) -> str:
 def ordering_panel(test: OrderingTest) -> Panel:
     """The share of misordered pairs of people for each pair of groups; the bar is what is shown at least."""
     places = np.arange(float(len(test.pairs)))
-    bars = Series("shown at least", 1, np.array([pair.at_least for pair in test.pairs], float), places, kind="bars")
-    shares = Series("estimate", 2, np.array([pair.misordered_share for pair in test.pairs], float), places, kind="points")
+    bars = Series("shown at least", 1, np.array([pair.at_least for pair in test.pairs], float), places, kind="bars", tone="shown")
+    shares = Series("estimate", 6, np.array([pair.misordered_share for pair in test.pairs], float), places, kind="points")
     panel = names_panel("share of misordered pairs of people", _pair_names(test.pairs), (bars, shares), low=0.0)
     return replace(panel, title=f"{test.verdict} (p = {p_text(test.p_value)})", legend="")
 
@@ -216,7 +231,7 @@ def order_chart(test: OrderingTest, key: str) -> Chart:
     panel = _in_percent(replace(ordering_panel(replace(test, pairs=tuple(pairs[:MOST_ORDERED]))), title=""))
     caption = "Of pairs of people, one of each group, how many the score puts in the wrong order."
     if len(pairs) > MOST_ORDERED:
-        caption += f" {len(pairs) - MOST_ORDERED} more pairs of groups are in the JSON."
+        caption += f" {in_json(len(pairs) - MOST_ORDERED, 'pair of groups', 'pairs of groups')}"
     return _estimates(key, "Misordered pairs of people", caption, panel, Sheet((), (), ()), "% of pairs")
 
 

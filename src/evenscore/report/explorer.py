@@ -15,7 +15,8 @@ from evenscore.errors import EvenscoreError
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.parity.parity_result import PairTest
 from evenscore.report.document import Section
-from evenscore.report.findings import share_of
+from evenscore.report.findings import above, below, share_of, unit
+from evenscore.report.pair_charts import pair_title
 from evenscore.report.ticks import short
 from evenscore.tables import number_text
 from evenscore.tallies.tally_state import Tally
@@ -62,8 +63,12 @@ def _answer(subject: Subject, judged: bool) -> str:
         return "What other thresholds would give."
     exceeded = max(pair.exceeds for pair in subject.parity.pairs)
     within = max(pair.within for pair in subject.parity.pairs)
-    beyond = f"A gap above {_size(subject, exceeded)} is shown" if exceeded > 0 else "No gap is shown to exceed a tolerance"
-    return f"{beyond}; gaps above {_size(subject, within)} are ruled out." if math.isfinite(within) else f"{beyond}."
+    beyond = (
+        f"A gap above {below(subject, exceeded)}{unit(subject)} is shown"
+        if exceeded > 0
+        else "No tolerance is shown to be exceeded"
+    )
+    return f"{beyond}; gaps above {above(subject, within)}{unit(subject)} are ruled out." if math.isfinite(within) else f"{beyond}."
 
 
 def _size(subject: Subject, gap: float) -> str:
@@ -211,9 +216,9 @@ def _tolerances(subject: Subject) -> dict[str, Any] | None:
         },
         "rows": [
             {
-                "name": f"{short(pair.group_a)} − {short(pair.group_b)}",
-                "exceeds": _size(subject, pair.exceeds) if pair.exceeds > 0 else "–",
-                "within": _size(subject, pair.within) if math.isfinite(pair.within) else "–",
+                "name": pair_title(pair, pair.max_gap).replace("\n", " "),
+                "exceeds": f"{below(subject, pair.exceeds)}{unit(subject)}" if pair.exceeds > 0 else "–",
+                "within": f"{above(subject, pair.within)}{unit(subject)}" if math.isfinite(pair.within) else "–",
                 "verdict": verdict,
                 "words": WORDS[verdict],
             }

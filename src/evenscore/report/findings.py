@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from evenscore.auditing.audit_result import Audit
 from evenscore.auditing.subject import Subject
+from evenscore.calibration.repair_state import NOT_SHOWN, SHOWN, UNJUDGED, UNTESTED, VERIFIED
 from evenscore.estimation.verdict import DISPARITY, PARITY
 from evenscore.ordering import OrderingPair
 from evenscore.parity.parity_result import PairTest, Region
-from evenscore.report.headline import outcome_name, score_name
+from evenscore.report.headline import order_claim, order_only, outcome_name, score_name
 from evenscore.report.ticks import percent
 from evenscore.tables import at_least, decimals, label_text, printable
 
 NAME = 60  # characters of a group's or a column's name in a sentence
 MOST_LETTERS = 110  # of a list of groups
+RUNNING = re.compile(r",| (?:and|or|to|than|for) ")  # "40 and older", "high, but falling"
 
 
 # Numbers
@@ -25,7 +29,7 @@ MOST_LETTERS = 110  # of a list of groups
 
 def score_words(score: float) -> str:
     """A score in a sentence."""
-    return f"{score:,.{decimals(score)}f}"
+    return f"{score:,.0f}" if float(score).is_integer() else f"{score:,.{decimals(score)}f}"
 
 
 def amount(subject: Subject, *values: float) -> list[str]:
@@ -40,9 +44,19 @@ def amount(subject: Subject, *values: float) -> list[str]:
 
 def above(subject: Subject, gap: float) -> str:
     """A gap, in points if outcomes are shares, rounded up: what is ruled out lies beyond it."""
+    return _rounded(subject, gap, math.ceil)
+
+
+def below(subject: Subject, gap: float) -> str:
+    """A gap, in points if outcomes are shares, rounded down: what is shown is no less."""
+    return _rounded(subject, gap, math.floor)
+
+
+def _rounded(subject: Subject, gap: float, towards: Callable[[float], int]) -> str:
     value = 100 * gap if subject.tally.binary else gap
     places = decimals(value, digits=3)
-    return f"{math.ceil(value * 10**places - 1e-9) / 10**places:,.{places}f}"
+    slack = 1e-9 if towards is math.floor else -1e-9
+    return f"{towards(value * 10**places + slack) / 10**places:,.{places}f}"
 
 
 def unit(subject: Subject) -> str:
@@ -67,8 +81,9 @@ def ended(text: str) -> str:
 
 
 def group_name(group: Any) -> str:
-    """A group in a sentence."""
-    return printable(label_text(group), NAME)
+    """A group in a sentence, in quotation marks where its name would run into the sentence."""
+    name = printable(label_text(group), NAME)
+    return f"“{name}”" if RUNNING.search(name) else name
 
 
 def share_of(subject: Subject) -> str:
@@ -142,7 +157,7 @@ def state(subject: Subject, tolerance: float | None) -> str:
     if subject.verdict == DISPARITY:
         return "Disparity in order" if not shown_pairs(subject) and misordered_pair(subject) else "Disparity"
     if subject.verdict == PARITY:
-        return f"Parity within {within(subject, tolerance)}"
+        return f"{'In order' if order_only(subject) else 'Parity'} within {within(subject, tolerance)}"
     return "Inconclusive: nothing could be judged" if math.isnan(subject.p_value) else "Inconclusive"
 
 
@@ -157,6 +172,8 @@ def headline(subject: Subject, tolerance: float | None, several: bool = False) -
     groups = _groups(subject, several)
     if subject.verdict == DISPARITY:
         return _disparity(subject, groups)
+    if order_only(subject):
+        return order_claim(subject, tolerance)
     what, score = outcome_name(subject), score_name(subject)
     if subject.verdict == PARITY:
         most = within(subject, tolerance)
@@ -215,7 +232,19 @@ def _disparity(subject: Subject, groups: str) -> str:
 def _is_more(subject: Subject, high: Any, low: Any) -> str:
     if subject.tally.binary:
         return f"{outcome_name(subject)} is more common in {group_name(high)} than in {group_name(low)}"
-    return f"mean {outcome_name(subject)} is higher in {group_name(high)} than in {group_name(low)}"
+    return f"the mean {outcome_name(subject)} is higher in {group_name(high)} than in {group_name(low)}"
+
+
+def after_repair(subject: Subject, state: str) -> str:
+    """What a repair is shown to do, in few words."""
+    beyond = "" if subject.parity.tolerance is None else " beyond the tolerance"
+    return {
+        VERIFIED: "what is left is shown to lie within the tolerance",
+        NOT_SHOWN: f"no gap{beyond} is shown any more",
+        SHOWN: "a disparity is still shown",
+        UNJUDGED: "what is left could not be judged",
+        UNTESTED: "not verified on other users",
+    }[state]
 
 
 # Who, and how many pairs
@@ -226,13 +255,14 @@ def people(subject: Subject) -> str:
     tally = subject.selection.tally if subject.selection.tally.groups else subject.selection.whole
     users, rows = sum(tally.n_users.values()), sum(tally.n_rows.values())
     if tally.independent:
-        count = f"{rows:,} rows, taken as independent,"
+        count = f"{rows:,} rows, {'taken as independent' if tally.item is None else 'each a user of its own'},"
     elif tally.n_spanning:  # they would be counted more than once
         count = f"{rows:,} rows, with {tally.n_spanning:,} users in more than one group,"
     elif users == rows:
         count = f"{users:,} users, one row each,"
     else:
         count = f"{users:,} users ({rows:,} rows)"
+    count += "" if tally.item is None else f"{'' if count.endswith(',') else ','} items: {tally.item},"
     sizes = sorted(tally.n_users.items(), key=lambda item: -item[1])
     named = [f"{group_name(group)} ({size:,})" for group, size in sizes]
     while len(named) > 2 and len(", ".join(named)) > MOST_LETTERS:
@@ -248,14 +278,15 @@ def pair_counts(subject: Subject) -> str:
         return ""
     unjudged = [pair for pair in pairs if not pair.judged]
     open_pairs = [pair for pair in pairs if pair.judged and all(pair is not other for other in shown)]
-    said = [
-        f"{len(shown)} of {len(pairs)} pairs of groups differ"
-        if len(shown) < len(pairs)
-        else f"All {len(pairs)} pairs of groups differ"
-    ]
+    tolerance = subject.parity.tolerance
+    more, beyond = (
+        ("", "") if tolerance is None else (f" {word} {within(subject, tolerance)}" for word in ("by more than", "beyond"))
+    )
+    which = f"{len(shown)} of {len(pairs)}" if len(shown) < len(pairs) else f"All {len(pairs)}"
+    said = [f"{which} pairs of groups {'differs' if len(shown) == 1 else 'differ'}{more}"]
     if 0 < len(open_pairs) <= 2:
-        names = " and ".join(f"{group_name(pair.group_a)} and {group_name(pair.group_b)}" for pair in open_pairs)
-        said.append(f"for {names} no gap is shown")
+        names = ", and for ".join(f"{group_name(pair.group_a)} and {group_name(pair.group_b)}" for pair in open_pairs)
+        said.append(f"for {names}{',' if len(open_pairs) > 1 else ''} no gap{beyond} is shown")
     if unjudged:
         said.append(f"{len(unjudged)} could not be judged")
     return "; ".join(said) + "."

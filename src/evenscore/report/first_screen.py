@@ -9,7 +9,7 @@ import numpy as np
 from evenscore.auditing.audit_result import Audit
 from evenscore.auditing.gate import UNSHOWN
 from evenscore.auditing.subject import Subject
-from evenscore.calibration.repair_state import NOT_SHOWN, SHOWN, VERIFIED
+from evenscore.calibration.repair_state import SHOWN, UNJUDGED
 from evenscore.estimation.verdict import DISPARITY, PARITY
 from evenscore.naming import own_names
 from evenscore.report import findings
@@ -18,18 +18,14 @@ from evenscore.report.curve_charts import curve_chart, has_picture
 from evenscore.report.document import Fact, FirstScreen
 from evenscore.report.estimate_charts import order_chart
 from evenscore.report.findings import above, amount, finite, group_name, sentence, unit
-from evenscore.report.headline import p_short, score_name
+from evenscore.report.headline import score_name
 from evenscore.report.pair_charts import forest_chart, single_gap_chart
 from evenscore.report.sheets import Sheet, sheet
 from evenscore.report.ticks import percent
-from evenscore.tables import label_text, printable
+from evenscore.report.words import shown_changes
+from evenscore.tables import at_least, label_text, p_short, printable
 
 MOST_FACTS = 3
-AFTER_REPAIR = {
-    VERIFIED: "shown to lie within the tolerance",
-    NOT_SHOWN: "no gap is shown any more",
-    SHOWN: "a disparity is still shown",
-}
 
 
 def first_screen(audit: Audit) -> FirstScreen:
@@ -90,8 +86,8 @@ def _facts(subject: Subject) -> tuple[Fact, ...]:
 
 
 def _order(subject: Subject) -> Fact | None:
-    share = subject.ordering.misordered_share
-    if not subject.order_decides or not finite(share) or findings.misordered_pair(subject) is None:
+    share, shown = subject.ordering.misordered_share, findings.misordered_pair(subject)
+    if not subject.order_decides or not finite(share) or shown is None or at_least(shown.at_least) == "all":
         return None
     return Fact(
         f"{100 * share:.3g} %", "of pairs of people, one of each group, are misordered by the estimate; near-ties inflate it."
@@ -103,7 +99,7 @@ def _decisions(subject: Subject) -> Fact | None:
     if subject.impact is None or subject.threshold is None:
         return None
     rows = [row for row in subject.impact.rows() if row["group"] is not None and finite(row["estimate"])]
-    shown = [row for row in rows if row["ci_low"] > 0 or row["ci_high"] < 0]
+    shown = shown_changes(rows)
     if not shown:
         return None
     row = max(shown, key=lambda row: abs(row["estimate"]))
@@ -111,29 +107,31 @@ def _decisions(subject: Subject) -> Fact | None:
     side = "of at least" if subject.positive == "above" else "below"
     return Fact(
         f"{before} → {after}",
-        f"of {group_name(row['group'])} have a score {side} {subject.threshold:g}: now, and if scores were calibrated.",
+        f"{group_name(row['group'])}: share with a score {side} {subject.threshold:g}, now and if scores were calibrated.",
     )
 
 
 def _repair(subject: Subject) -> Fact | None:
     repair = subject.repair
-    if repair is None or repair.verification is None or not repair.suggested or repair.state not in AFTER_REPAIR:
+    if repair is None or repair.verification is None or not repair.suggested or repair.state == UNJUDGED:
         return None
     before, after = repair.verification.rms_gap_before, repair.verification.rms_gap_after
     if not (finite(before) and finite(after)):
         return None
     old, new = (f"{100 * gap:.1f}" for gap in (before, after)) if subject.tally.binary else amount(subject, before, after)
-    fitted = "typical gap before and after a repair fitted on half of the users, judged on the other half"
-    return Fact(f"{old} → {new}{unit(subject)}", f"{fitted}: {AFTER_REPAIR[repair.state]}.")
+    whom = repair.verification.split_of
+    fitted = f"typical gap beyond noise, before and after a repair fitted on half of the {whom}, judged on the other half"
+    return Fact(f"{old} → {new}{unit(subject)}", f"{fitted}: {findings.after_repair(subject, repair.state)}.")
 
 
 def _power(subject: Subject) -> Fact | None:
     if not finite(subject.minimum_detectable_gap):
         return None
     found = "be found" if subject.parity.tolerance is None else "be told from none"
+    where = "" if all(pair.judged for pair in subject.parity.pairs) else " in each pair that could be compared"
     return Fact(
         f"{amount(subject, subject.minimum_detectable_gap)[0]}{unit(subject)}",
-        f"is the smallest constant gap that would {found} 4 times out of 5. One at some scores only must be larger.",
+        f"is the smallest constant gap that would {found}{where} 4 times out of 5. One at some scores only must be larger.",
     )
 
 
@@ -187,9 +185,12 @@ def _next_step(audit: Audit, subject: Subject) -> tuple[str, str]:
     if subject.verdict == DISPARITY:
         if subject.repair is not None and not subject.repair.suggested:
             return "No repair is suggested: collect more users, then audit again.", _command(audit, subject, "audit")
-        return "Repair the score by group, and verify on the other half:", _command(
-            audit, subject, "calibrate", "--split 1/2 -o repair.json"
-        )
+        whole = _of_a_tally(audit)
+        others, options = ("on other people's rows", "") if whole else ("on the other half", "--split 1/2 ")
+        repair = f"Repair the score by group, and verify it {others}:"
+        if subject.repair is not None and subject.repair.state == SHOWN:
+            repair = f"The repair leaves a disparity; fit it on more users, and verify it {others}:"
+        return repair, _command(audit, subject, "calibrate", f"{options}-o repair.json")
     if subject.verdict == PARITY:
         return "Keep it so, and gate each new version of the score:", _command(
             audit, subject, "audit", f"--tolerance {audit.tolerance:g} --gate equivalence"
@@ -207,11 +208,20 @@ def _next_step(audit: Audit, subject: Subject) -> tuple[str, str]:
     return "Ask how many users would settle it:", f"es.plan(tally, gap={audit.tolerance:g})"
 
 
+def _data(audit: Audit) -> str:
+    sources = audit.provenance.sources
+    return sources[0].name if len(sources) == 1 and sources[0].size is not None else "DATA"
+
+
+def _of_a_tally(audit: Audit) -> bool:
+    """Whether the data are a saved tally, which knows its columns and cannot be split."""
+    return _data(audit).endswith(".tally")
+
+
 def _command(audit: Audit, subject: Subject, command: str, options: str = "") -> str:
-    columns, sources = subject.tally.columns, audit.provenance.sources
-    data = sources[0].name if len(sources) == 1 and sources[0].size is not None else "DATA"
+    columns, data = subject.tally.columns, _data(audit)
     words = ["evenscore", command, data]
-    if columns is not None and not data.endswith(".tally"):
+    if columns is not None and not _of_a_tally(audit):
         words += ["--score", columns.score, "--outcome", columns.outcome]
         for name in columns.group:
             words += ["--group", name]
@@ -223,7 +233,9 @@ def _command(audit: Audit, subject: Subject, command: str, options: str = "") ->
 def _as_asked(audit: Audit) -> list[str]:
     """How the audit read its rows, so that the next command reads the same."""
     asked = audit.provenance.configuration
-    words = [word for name in ("weight", "count") if isinstance(asked.get(name), str) for word in (f"--{name}", asked[name])]
+    words = [
+        word for name in ("item", "weight", "count") if isinstance(asked.get(name), str) for word in (f"--{name}", asked[name])
+    ]
     return words if asked.get("nulls", "error") == "error" else [*words, "--nulls", str(asked["nulls"])]
 
 

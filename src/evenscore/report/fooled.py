@@ -68,7 +68,7 @@ def fooled_panels(found: RowsAsPeople) -> list[Panel]:
 def _both(found: RowsAsPeople) -> list[tuple[str, Curves]]:
     return [
         (f"{found.n_rows:,} rows taken for people: {found.by_row.verdict}", found.row_curves),
-        (f"{found.n_users:,} users: {found.by_user.verdict}", found.curves),
+        (f"{found.people}: {found.by_user.verdict}", found.curves),
     ]
 
 

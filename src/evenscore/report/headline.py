@@ -10,9 +10,8 @@ from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.naming import in_names, label_text
 from evenscore.ordering import RISING
 from evenscore.parity.parity_result import PairTest, ParityTest, Region
-from evenscore.tables import number_text, printable
+from evenscore.tables import number_text, p_short, printable
 
-SMALL_P = 0.0001
 NAME = 40  # characters of a column in a sentence
 
 
@@ -22,7 +21,7 @@ def verdict_sentence(subject: Subject, tolerance: float | None, *, with_p: bool 
     p_value = p_short(subject.p_value)
     if with_p and p_value:
         claim = f"{claim} ({p_value})"
-    unproven = subject.verdict == INCONCLUSIVE and tolerance is None and not math.isnan(subject.p_value)
+    unproven = subject.verdict == INCONCLUSIVE and tolerance is None and not math.isnan(subject.p_value) and not order_only(subject)
     return f"{claim}. That is not proof that there is none" if unproven else claim
 
 
@@ -30,6 +29,8 @@ def verdict_sentence(subject: Subject, tolerance: float | None, *, with_p: bool 
 def _claim(subject: Subject, tolerance: float | None) -> str:
     score, outcome = score_name(subject), outcome_name(subject)
     binary = subject.tally.binary
+    if order_only(subject):
+        return order_claim(subject, tolerance)
     if subject.verdict == DISPARITY and subject.order_decides:
         more = f"stands for {outcome} more often" if binary else f"stands for a higher {outcome}"
         first, second = ("lower", "higher") if subject.ordering.direction == RISING else ("higher", "lower")
@@ -51,13 +52,26 @@ def _claim(subject: Subject, tolerance: float | None) -> str:
     return f"No difference is shown {_between(subject)}"
 
 
-def p_short(p_value: float) -> str:
-    """A p-value for a headline; empty when there is none. The exact one stands in the tables."""
-    if math.isnan(p_value):
-        return ""
-    if p_value < SMALL_P:
-        return f"p < {SMALL_P:g}"
-    return f"p = {p_value:.2g}" if p_value < 0.0995 else f"p = {p_value:.2f}"
+def order_only(subject: Subject) -> bool:
+    """Whether nobody could be compared at the same score, and the order across groups, which was judged, shows no disparity."""
+    return subject.verdict != DISPARITY and subject.order_decides and not math.isnan(subject.p_value)
+
+
+def order_claim(subject: Subject, tolerance: float | None) -> str:
+    """What the order across groups shows where no score has enough people of two groups: nothing about the same score."""
+    score, binary = score_name(subject), subject.tally.binary
+    more = f"{outcome_name(subject)} more often" if binary else f"a higher {outcome_name(subject)}"
+    first, second = ("lower", "higher") if subject.ordering.direction == RISING else ("higher", "lower")
+    beyond = "" if tolerance is None else f", by more than {size(tolerance, binary)},"
+    if subject.verdict == PARITY:
+        stands = f"No {first} {score} in one group stands for {more}{beyond} than a {second} one in another"
+        return f"{stands}; no {score} is common to both"
+    none = f"No {score} has enough people of two groups to compare"
+    if tolerance is not None:
+        stands = f"a {first} one in one group stands for {more}{beyond} than a {second} one in another"
+        return f"{none}; whether {stands} is not shown either way"
+    stands = f"no {first} one in one group is shown to stand for {more} than a {second} one in another"
+    return f"{none}; {stands}, which is no proof that none does"
 
 
 def score_name(subject: Subject) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,14 @@ from evenscore.report.document import Document
 from evenscore.report.layout import NARROW
 from evenscore.report.notebook import notebook_style
 from evenscore.report.svg import draw, places, sample
+from evenscore.report.ticks import in_json
+from evenscore.report.wrapping import NO_BREAK, TOGETHER
 from evenscore.tables import printable
 
 PAGE = Path(__file__).parent / "page"
 STYLES = ("figure.css", "page.css", "explorer.css")
 SCRIPTS = ("script.js", "explorer.js")
+HYPHEN = re.compile(r"(?<=[\s(])-(?=\d)")  # that stands for a minus
 
 
 def render(document: Document) -> str:
@@ -31,6 +35,11 @@ def render(document: Document) -> str:
 def fragment(document: Document) -> str:
     """The verdict, the summary and the first pictures, for a notebook; styles stay within."""
     return _environment().get_template("fragment.html").render(document=document, style=notebook_style())
+
+
+def prose(text: Any) -> str:
+    """A sentence as a page sets it: minus signs are minus signs, and no line breaks within "p = 0.02" or "14.8 %"."""
+    return HYPHEN.sub("−", TOGETHER.sub(NO_BREAK, printable(str(text), 2000)))
 
 
 def _read(name: str) -> str:
@@ -56,7 +65,9 @@ def _environment() -> Any:
     environment.filters["drawn"] = lambda figure: Markup(draw(figure))  # svg.py escapes every word it writes
     environment.filters["drawn_narrow"] = lambda figure: Markup("" if figure.width == NARROW else draw(figure, NARROW))
     environment.filters["plain"] = lambda text: printable(str(text), 2000)  # no page should hold control characters
+    environment.filters["prose"] = prose
     environment.globals["sample"] = lambda series: Markup(sample(series))
     environment.globals["places"] = places
     environment.globals["safe"] = Markup
+    environment.globals["in_json"] = in_json
     return environment

@@ -98,6 +98,9 @@ def _scale(axis: Axis, limits: Limits, start: float, end: float) -> Scale:
 def x_ticks(axis: Axis, limits: Limits, plane: Plane) -> Ticks:
     """As many as there is room for."""
     room = int((plane.right - plane.left) // 52)
-    ticks = axis_ticks(axis, limits, most=max(2, min(7, room)))
+    most = max(2, min(7, room))
+    ticks = axis_ticks(axis, limits, most)
+    if len(ticks) < 2:  # one number is no axis
+        ticks = axis_ticks(axis, limits, 2 * most)
     step = math.ceil(len(ticks) / (max(2, room) + 1))
     return tuple(tick for tick in ticks[::step] if min(limits) <= tick[0] <= max(limits))

@@ -6,9 +6,10 @@ from evenscore.auditing.audit_result import Audit
 from evenscore.auditing.subject import Subject
 from evenscore.estimation.verdict import INCONCLUSIVE
 from evenscore.naming import in_names
-from evenscore.tables import label_text, number_text
+from evenscore.tables import figures, label_text
 
 MOST_NAMED = 10  # groups that are not judged; the table has all
+MOST_PAIRS = 3  # that could not be compared, with the reason; the JSON has all
 
 
 def limits(audit: Audit, headline: bool = True) -> list[str]:
@@ -53,12 +54,11 @@ def _subject_limits(subject: Subject) -> list[str]:
     spans = [pair.interval for pair in test.pairs if pair.judged]
     if spans:
         low, high = min(span[0] for span in spans), max(span[1] for span in spans)
-        compared = (
-            f"scores from {number_text(low)} to {number_text(high)}" if low < high else f"people with score {number_text(low)}"
-        )
-        texts.append(f"only {compared} were compared, where both groups have enough people")
-    if getattr(tally, "released", None):
-        texts.append("this is a released tally, thinned so that no few people can be told apart: curves are coarser than the data")
+        compared = f"scores from {figures(low)} to {figures(high)}" if low < high else f"people with score {figures(low)}"
+        both = "both groups" if len(test.pairs) == 1 else "both groups of a pair"
+        texts.append(f"{compared} were compared, where {both} have enough people")
+    if tally.released:
+        texts.append(f"this is a released tally: every sum stands for at least {tally.released[0]:,} users, so curves are coarser")
     if tally.independent:
         texts.append("rows were declared independent; if people occur in several rows, false alarms are likely")
     unlabelled = sum(tally.n_unlabelled.values())
@@ -66,8 +66,8 @@ def _subject_limits(subject: Subject) -> list[str]:
         texts.append(f"{unlabelled:,} rows have no known outcome; the audit is about those that have one")
     unjudged = [pair for pair in test.pairs if not pair.judged]
     if unjudged and len(unjudged) < len(test.pairs):
-        why = "too few people have common scores"
-        texts.append(f"{len(unjudged)} of {len(test.pairs)} pairs of groups could not be compared at the same score: {why}")
+        texts.append(f"{len(unjudged)} of {len(test.pairs)} pairs of groups could not be compared at the same score")
+        texts += [f"{label_text(pair.group_a)} and {label_text(pair.group_b)}: {pair.reason}" for pair in unjudged[:MOST_PAIRS]]
     few = [label_text(group) for group, users in tally.n_users.items() if users < 30]
     if few:
         texts.append(f"fewer than 30 users: {', '.join(few[:10])}{' ...' if len(few) > 10 else ''}")

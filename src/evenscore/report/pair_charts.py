@@ -17,11 +17,11 @@ from evenscore.report.chart import Axis, Chart, Panel, Rule, Series
 from evenscore.report.curve_charts import FINE, axis_positions, fine_grid, smooth, with_band
 from evenscore.report.estimate_charts import SMALL, names_panel
 from evenscore.report.findings import amount, largest_region, score_words, shown_pairs, unit, within
-from evenscore.report.headline import p_short, score_name
+from evenscore.report.headline import score_name
 from evenscore.report.score_charts import gap_limits, gap_rules
 from evenscore.report.sheets import Sheet
 from evenscore.report.ticks import nice_ticks, pair_name, percent, score_ticks, short, tick_text
-from evenscore.tables import number_text, p_text
+from evenscore.tables import number_text, p_short, p_text
 from evenscore.types import Floats
 
 MOST_LINES, FEWER_LINES, MOST_PAIRS = 7, 5, 9  # of the forest, also with long names, and small multiples; the JSON has all
@@ -62,7 +62,8 @@ def forest_chart(subject: Subject, key: str) -> Chart:
     panel = replace(panel, rules=tuple(rules))
     low, high = panel.limits()[0]
     panel = replace(panel, x=_points_axis(subject, low, high))
-    more = f" {len(pairs) - most} more pairs below and in the JSON." if len(pairs) > most else ""
+    left_out = len(pairs) - most
+    more = f" {left_out} more {'pair' if left_out == 1 else 'pairs'} below and in the JSON." if left_out > 0 else ""
     dashed = " Dashed: the tolerance." if subject.parity.tolerance is not None else ""
     grey = " Grey: not shown." if any(tone(*own) == "unshown" for own in pairs[:most]) else ""
     caption = f"Line: {percent(1 - subject.parity.alpha)} band of the pair; p is adjusted for all pairs.{grey}{dashed}{more}"
@@ -162,7 +163,8 @@ def gap_chart(subject: Subject, key: str) -> Chart | None:
     )
     tolerance = f" Dashed: the tolerance of ±{within(subject, test.tolerance)}." if test.tolerance is not None else ""
     shaded = " Shaded: where it shows a gap." if any(shown and pair.regions for pair, shown in pairs) else ""
-    shaded += " Grey: no gap is shown." if any(tone(*own) == "unshown" for own in pairs) else ""
+    beyond = "" if test.tolerance is None else " beyond the tolerance"
+    shaded += f" Grey: no gap{beyond} is shown." if any(tone(*own) == "unshown" for own in pairs) else ""
     band = f"Band: {percent(1 - test.alpha)}, for all scores of the pair at once."
     what = "in points" if tally.binary else "of means"
     title = f"Gap {what} along {score_name(subject)}"
@@ -172,7 +174,7 @@ def gap_chart(subject: Subject, key: str) -> Chart | None:
 def _gap_line(pair: PairTest, x: Floats, look: str, few: bool) -> Series:
     """A smooth line with its band, or points where there are few scores."""
     if few or len(x) < 3:
-        kind = "dodged" if few else "line"
+        kind = "points" if few else "line"
         return Series("", 0, x, pair.gap, pair.band_low, pair.band_high, kind, tone=look)
     grid = fine_grid(x, FINE)
     gap, low, high = (smooth(x, column, grid) for column in (pair.gap, pair.band_low, pair.band_high))

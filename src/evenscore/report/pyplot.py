@@ -20,24 +20,37 @@ WIDTH, HEIGHT, BESIDE = 8.0, 4.5, 7.5  # inches; BESIDE: the width of each of se
 LINE, ENTRY = 0.28, 0.2  # inches for a line of estimates, and of the legend below
 FEW_ENTRIES = 12  # of a legend beside the axes; more stand below
 CROWD = 4  # more bands than this must be faint
+TONES = {"shown": "bad", "within": "good", "unshown": "mute"}  # what a series stands for, by the name of its colour
 STRIP = 0.22  # of the height, for where people are
 RULES = {"zero": ("-", 0.6, 0.8), "limit": ("--", 0.5, 1.0), "mark": (":", 0.8, 1.0)}  # dashes, opacity, width
 
 
 @cache
-def _palettes() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The report's colours on white and on black, from its style sheet."""
+def _palettes() -> tuple[dict[str, str], dict[str, str]]:
+    """The report's colours on white and on black by name, from its style sheet."""
     style = (Path(__file__).parent / "page" / "figure.css").read_text(encoding="utf-8")
-    found = [colour for _, colour in re.findall(r"--c(\d): (#[0-9a-f]{6})", style)]
-    return tuple(found[: len(COLOURS)]), tuple(found[len(COLOURS) : 2 * len(COLOURS)])
+    found = re.findall(r"--(\w+): (#[0-9a-f]{6})", style)
+    names = [name for name, _ in found]
+    second = names.index(names[0], 1)
+    return dict(found[:second]), dict(found[second:])
 
 
 def _colour(ax: Any, style: int) -> str:
     """A line's colour on these axes, whose background may be dark."""
+    return _palettes()[_is_dark(ax)][f"c{style % len(COLOURS)}"]
+
+
+def _look_of(ax: Any, series: Series) -> str:
+    """The colour of a group's own line, or of what a series stands for."""
+    if not series.tone:
+        return _colour(ax, series.style)
+    return _palettes()[_is_dark(ax)][TONES[series.tone]]
+
+
+def _is_dark(ax: Any) -> bool:
     from matplotlib.colors import to_rgb
 
-    dark = sum(to_rgb(ax.get_facecolor()[:3])) < DARK
-    return _palettes()[dark][style % len(COLOURS)]
+    return bool(sum(to_rgb(ax.get_facecolor()[:3])) < DARK)
 
 
 def _ink() -> str:
@@ -168,7 +181,7 @@ def _draw_rule(ax: Any, rule: Rule) -> None:
 
 
 def _draw_series(ax: Any, series: Series, by_name: bool, name: str | None, faint: bool = False) -> None:
-    colour = _colour(ax, series.style)
+    colour = _look_of(ax, series)
     if series.kind in ("points", "dodged", "bars"):
         _draw_points(ax, series, by_name, name)
         return
@@ -189,7 +202,7 @@ def _draw_points(ax: Any, series: Series, by_name: bool, name: str | None) -> No
     """Points or bars one by one, with their limits and notes."""
     from matplotlib.transforms import offset_copy
 
-    colour, mark = _colour(ax, series.style), MARKS[series.style % N_MARKS]
+    colour, mark = _look_of(ax, series), MARKS[series.style % N_MARKS]
     look = {"color": colour, "fillstyle": "none" if series.hollow else "full"}
     beside = 5 * (series.style - 1) if series.kind == "dodged" else 0
     moved = offset_copy(ax.transData, fig=ax.figure, x=beside, units="points") if beside else ax.transData

@@ -12,7 +12,7 @@ from evenscore.estimation.smoothing import FEW_VALUES
 from evenscore.parity.parity_result import PairTest, ParityTest
 from evenscore.report.chart import Axis, Limits, Panel, Rule, Series
 from evenscore.report.ticks import percent, score_ticks, short
-from evenscore.tables import p_text
+from evenscore.tables import p_short
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Floats
@@ -98,7 +98,7 @@ def gap_panel(test: ParityTest, score: str = "score") -> Panel:
     """The gap of each pair along the score, with its simultaneous band."""
     pairs = [pair for pair in test.pairs if len(pair.score)]
     series = tuple(
-        Series(f"{pair_name(pair)} (p = {p_text(pair.p_adjusted)})", style, pair.score, pair.gap, pair.band_low, pair.band_high)
+        Series(_with_p(pair_name(pair), pair.p_adjusted), style, pair.score, pair.gap, pair.band_low, pair.band_high)
         for style, pair in enumerate(pairs)
     )
     return Panel(
@@ -106,9 +106,14 @@ def gap_panel(test: ParityTest, score: str = "score") -> Panel:
         Axis("gap in expected outcome", gap_limits(pairs, test.tolerance)),
         series,
         gap_rules(test.tolerance),
-        title=f"{test.verdict} (p = {p_text(test.p_value)})",
+        title=_with_p(test.verdict, test.p_value),
         legend=f"line: gap; band: {percent(1 - test.alpha)}, all scores at once",
     )
+
+
+def _with_p(words: str, p_value: float) -> str:
+    """The exact value stands in the tables."""
+    return " ".join(filter(None, (words, p_short(p_value) and f"({p_short(p_value)})")))
 
 
 def gap_rules(tolerance: float | None) -> tuple[Rule, ...]:

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from evenscore.auditing.audit_result import Audit
 from evenscore.auditing.subject import Subject
-from evenscore.calibration.repair_state import NOT_SHOWN, SHOWN, UNJUDGED, UNTESTED, VERIFIED
 from evenscore.estimation.verdict import DISPARITY, PARITY
 from evenscore.naming import own_names
 from evenscore.report import findings, words
@@ -19,24 +18,17 @@ from evenscore.report.explorer import explorer_section
 from evenscore.report.findings import amount, ended, group_name, score_words, sentence, unit
 from evenscore.report.first_screen import first_screen
 from evenscore.report.fooled import fooled_section
-from evenscore.report.headline import p_short
 from evenscore.report.keys_section import keys_section
 from evenscore.report.limits import limits
 from evenscore.report.pair_charts import gap_chart
 from evenscore.report.sheets import Sheet, sheet, with_all_groups
 from evenscore.report.text import group_rows
 from evenscore.report.threshold_sections import fair_section, impact_section, rates_section, threshold_section
-from evenscore.tables import at_least, label_text, p_words
+from evenscore.report.words import null_of
+from evenscore.tables import at_least, label_text, p_short, p_words
 
 SHOWN_PAIRS = 12  # rows of a table of pairs; the JSON has all
 SHOWN_NOTES = 10
-REPAIRS = {
-    VERIFIED: "what is left is shown to lie within the tolerance",
-    NOT_SHOWN: "no gap is shown any more",
-    SHOWN: "a disparity is still shown",
-    UNJUDGED: "what is left could not be judged",
-    UNTESTED: "not verified on other users",
-}
 DEPLOYED = "The calibrator is in the JSON; es.calibrate(..., shrink=True) on all users makes the one to deploy."
 
 
@@ -126,7 +118,10 @@ def _gap_answer(subject: Subject) -> str:
     pair = words.largest_pair(test)
     if pair is None:
         return "No gap is shown."
-    none = f"All within {findings.within(subject, test.tolerance)}" if test.verdict == PARITY else "No gap is shown"
+    none = "No gap is shown"
+    if test.tolerance is not None:
+        within = findings.within(subject, test.tolerance)
+        none = f"All within {within}" if test.verdict == PARITY else f"No gap beyond {within} is shown"
     return (
         f"{none}; the largest estimate is {amount(subject, abs(pair.max_gap))[0]}{unit(subject)} at "
         f"{score_words(pair.at_score)}{p_words(test.p_value) and f' ({p_short(test.p_value)})'}."
@@ -153,7 +148,7 @@ def _ordering(subject: Subject, prefix: str) -> Section:
     if shown:
         worst = max(shown, key=lambda pair: pair.at_least)
         answer = (
-            f"{sentence(at_least(worst.at_least))[:-1]} pairs of people, one of {group_name(worst.group_a)} and one of "
+            f"{sentence(at_least(worst.at_least))[:-1]} pairs of people, one from {group_name(worst.group_a)} and one from "
             f"{group_name(worst.group_b)}, are misordered ({p_short(test.p_value)})."
         )
     elif math.isnan(test.p_value):
@@ -181,7 +176,7 @@ def _calibration(subject: Subject, prefix: str) -> Section | None:
     return Section(
         f"{prefix}calibration",
         "Calibration error",
-        sentence(words.calibration(subject).partition(": the root")[0]) or "No group could be judged.",
+        sentence(words.calibration(subject).partition(": the root")[0]),
         figures=(error_chart(error, f"{prefix}error"),),
         tables=(sheet(error.differences(), "Differences between groups", limit=SHOWN_PAIRS),),
     )
@@ -192,7 +187,7 @@ def _repair(subject: Subject, prefix: str) -> Section | None:
     if repair is None:
         return None
     suggested = "Scores calibrated by group" if repair.suggested else "No repair is suggested"
-    answer = f"{suggested}: {REPAIRS[repair.state]}."
+    answer = f"{suggested}: {findings.after_repair(subject, repair.state)}."
     if repair.verification is None or repair.curves_before is None or repair.curves_after is None:
         return Section(f"{prefix}repair", "Repair", answer, text=_texts(repair.words), notes=(DEPLOYED,))
     test = repair.verification
@@ -202,9 +197,9 @@ def _repair(subject: Subject, prefix: str) -> Section | None:
         answer,
         test.verdict,
         _texts(repair.words),
-        figures=(repair_chart(subject, repair.curves_before, repair.curves_after, f"{prefix}repaired"),),
+        figures=(repair_chart(subject, repair.curves_before, repair.curves_after, test.split_of, f"{prefix}repaired"),),
         tables=(
-            sheet(test.gaps(), "Gaps before and after, on users that the repair was not fitted on", limit=SHOWN_PAIRS),
+            sheet(test.gaps(), f"Gaps before and after, on {test.split_of} that the repair was not fitted on", limit=SHOWN_PAIRS),
             sheet(with_all_groups(test.rows()), "Accuracy before and after"),
         ),
         notes=_texts(test.unseen, DEPLOYED),
@@ -240,7 +235,7 @@ def _groups(subject: Subject, prefix: str) -> Section:
 
 
 def _limits(audit: Audit) -> Section:
-    tested = [subject.parity.null for subject in audit.subjects[:1]]
+    tested = [null_of(subject) for subject in audit.subjects[:1]]
     methods = {subject.parity.method for subject in audit.subjects}
     gate = audit.check()
     text = (
@@ -251,7 +246,7 @@ def _limits(audit: Audit) -> Section:
     names = tuple(label_text(group) for subject in audit.subjects for group in subject.tally.groups)
     names += tuple(subject.name for subject in audit.subjects)
     found = [ended(limit) if limit.startswith(names) else sentence(limit) for limit in limits(audit, headline=False)]
-    found.sort(key=lambda limit: not limit.startswith(("Only scores from", "Outcomes are taken")))
+    found.sort(key=lambda limit: not limit.startswith(("Scores from", "Outcomes are taken")))
     return Section("limits", "Method and limits", found[0], text=(*text, *found[1:]), notes=tuple(map(ended, audit.notes)))
 
 

@@ -9,25 +9,31 @@ import numpy as np
 from evenscore.auditing.audit_result import Audit
 from evenscore.auditing.gate import UNSHOWN, GateResult
 from evenscore.auditing.subject import Subject
+from evenscore.estimation.pairwise import GroupPair
 from evenscore.estimation.verdict import DISPARITY
 from evenscore.naming import in_names, label_text
-from evenscore.report.headline import ordered, p_short, score_text, shown_gap, shown_regions, size, verdict_sentence
+from evenscore.report.headline import ordered, score_text, shown_gap, shown_regions, size, verdict_sentence
 from evenscore.report.words import headline, widest_band
 from evenscore.report.wrapping import TABBED, ink, wrap
-from evenscore.tables import at_least, printable, shorten
+from evenscore.tables import at_least, p_short, printable, shorten
 
 LINES, PEOPLE_LINES, GROUPS, PAIRS, SUBJECTS = 12, 2, 5, 3, 5
-NAME = 24  # characters of a group's name in a line with numbers
+NAME, SHORTEST = 24, 8  # characters of a group's name in a line with numbers
 MORE = ".text(verbose=True)"
 
 
 @dataclass(frozen=True, slots=True)
 class ShownPair:
-    """A line about a pair of groups in which a disparity is shown. size: to sort by."""
+    """A line about a pair of groups in which a disparity is shown. size: to sort by; joined: what stands between the names."""
 
-    names: str
+    groups: tuple[str, str]
     words: str
     size: float
+    joined: str = " - "
+
+    def names(self, limit: int) -> str:
+        """Both groups, each in so many characters."""
+        return self.joined.join(shorten(name, limit) for name in self.groups)
 
 
 def short_text(audit: Audit, width: int, colour: bool = False, more: str = MORE, ending: str = "") -> str:
@@ -35,8 +41,9 @@ def short_text(audit: Audit, width: int, colour: bool = False, more: str = MORE,
     lead = audit.headline
     lines = [*_people(audit, width), *_assumed(audit, width), ""]
     lines += _verdicts(audit, width, colour)
-    lines += _pairs(lead, width, more)
     last = wrap(ending or f'Next: .to_html("audit.html") writes the report, {more} prints the rest.', width, "")
+    tried = [_pairs(lead, width, more, most) for most in range(PAIRS, 0, -1)]
+    lines += next((pairs for pairs in tried if len(lines) + len(pairs) + len(last) <= LINES), tried[-1])
     for sentence in _remarks(audit, lead):
         added = wrap(sentence, width, "")
         if len(lines) + len(added) + len(last) <= LINES:
@@ -65,15 +72,22 @@ def _assumed(audit: Audit, width: int) -> list[str]:
 def _of_groups(subject: Subject, most: int) -> str:
     tally = subject.tally
     users, rows = sum(tally.n_users.values()), sum(tally.n_rows.values())
-    who = f"{users:,} users" if not tally.independent else f"{users:,} independent rows"
-    counted = f" ({rows:,} rows)" if rows != users and not tally.independent else ""
-    if tally.n_spanning:  # they would be counted more than once
-        who, counted = f"{rows:,} rows", f", {tally.n_spanning:,} users in more than one"
+    who = (
+        f"{users:,} users"
+        if not tally.independent
+        else f"{users:,} {'independent rows' if tally.item is None else 'rows, each a user of its own,'}"
+    )
+    counted = [f"{rows:,} rows"] if rows != users and not tally.independent else []
+    spanning = f", {tally.n_spanning:,} users in more than one" if tally.n_spanning else ""
+    if spanning:  # users of several groups would be counted more than once
+        who, counted = f"{rows:,} rows", []
+    more = counted + ([] if tally.item is None else [f"items: {tally.item}"])
     sizes = sorted(tally.n_users.items(), key=lambda own: -own[1])
     named = [f"{shorten(label_text(group), NAME)} {number:,}" for group, number in sizes[:most]]
     rest = [f"and {len(sizes) - most} more"] if most < len(sizes) else []
     parts = [*named, *rest] if most else []
-    return f"{who} in {len(sizes)} groups{counted}{': ' if parts else ''}{', '.join(parts)}"
+    inside = f" ({', '.join(more)})" if more else ""
+    return f"{who} in {len(sizes)} groups{spanning}{inside}{': ' if parts else ''}{', '.join(parts)}"
 
 
 def _verdicts(audit: Audit, width: int, colour: bool) -> list[str]:
@@ -102,17 +116,22 @@ def _verdict(verdict: str, sentence: str, width: int, colour: bool) -> list[str]
 
 
 @in_names
-def _pairs(subject: Subject, width: int, more: str) -> list[str]:
-    """The largest shown gaps, and how many pairs are left."""
+def _pairs(subject: Subject, width: int, more: str, most: int) -> list[str]:
+    """So many of the largest shown gaps, and how many pairs are left."""
     if subject.verdict != DISPARITY:
         return []
     shown = sorted(shown_pairs(subject), key=lambda pair: -pair.size)
-    column = max((len(pair.names) for pair in shown[:PAIRS]), default=0)
-    lines = [printable(f"  {pair.names:{column}}  {pair.words}", width) for pair in shown[:PAIRS]]
-    rest, unshown = max(0, len(shown) - PAIRS), len(subject.parity.pairs) - len(shown)
-    counts = [f"{rest} more {'pair differs' if rest == 1 else 'pairs differ'}"] if rest else []
+    longest = max((len(pair.words) for pair in shown[:most]), default=0)
+    limit = min(NAME, max(SHORTEST, (width - longest - 9) // 2))  # names are cut, never numbers
+    column = max((len(pair.names(limit)) for pair in shown[:most]), default=0)
+    lines = [printable(f"  {pair.names(limit):{column}}  {pair.words}", width) for pair in shown[:most]]
+    rest, unshown = max(0, len(shown) - most), len(subject.parity.pairs) - len(shown)
+    tolerance = subject.parity.tolerance
+    by_more = "" if tolerance is None else f" by more than {size(tolerance, subject.tally.binary)}"
+    more_than = " by more" if by_more else ""  # than what the headline names: the line has to be short
+    counts = [f"{rest} more {'pair differs' if rest == 1 else 'pairs differ'}{more_than}"] if rest else []
     if unshown > 0 and len(subject.parity.pairs) > 1:
-        noun, verb = ("", "") if counts else (" pair" if unshown == 1 else " pairs", " differ")
+        noun, verb = ("", "") if counts else (" pair" if unshown == 1 else " pairs", f" differ{by_more}")
         counts.append(f"{unshown}{noun} {'is' if unshown == 1 else 'are'} not shown to{verb}")
     return [*lines, *wrap(f"{', '.join(counts)} ({more})", width)] if counts else lines
 
@@ -123,22 +142,20 @@ def shown_pairs(subject: Subject) -> list[ShownPair]:
     found: dict[tuple[str, str], ShownPair] = {}
     if "parity" in subject.decides:
         for region, pair in shown_regions(subject.parity):
-            names = " - ".join(shorten(name, NAME) for name in ordered(pair, region.gap))
-            found[_key(pair)] = ShownPair(names, "+" + shown_gap(region, binary), abs(region.gap))
+            found[_key(pair)] = ShownPair(ordered(pair, region.gap), "+" + shown_gap(region, binary), abs(region.gap))
         for pair in subject.parity.pairs:
             if pair.verdict == DISPARITY and _key(pair) not in found:
-                found[_key(pair)] = ShownPair(_both(pair), "differ, but at no single score", 0.0)
+                found[_key(pair)] = ShownPair(_both(pair), "differ, but at no single score", 0.0, " and ")
     if "marginal" in subject.decides and subject.marginal is not None:
         for own in subject.marginal.pairs:
             if own.verdict == DISPARITY:
-                names = " - ".join(shorten(name, NAME) for name in ordered(own, own.gap))
                 words = f"+{size(own.gap, binary)} at the threshold {subject.threshold:g}"
-                found.setdefault(_key(own), ShownPair(names, words, abs(own.gap)))
+                found.setdefault(_key(own), ShownPair(ordered(own, own.gap), words, abs(own.gap)))
     if "ordering" in subject.decides:
         for order in subject.ordering.pairs:
             if order.verdict == DISPARITY:
                 words = f"{at_least(order.at_least)} pairs misordered"
-                found.setdefault(_key(order), ShownPair(_both(order), words, 0.0))
+                found.setdefault(_key(order), ShownPair(_both(order), words, 0.0, " and "))
     return list(found.values())
 
 
@@ -147,8 +164,8 @@ def _key(pair: object) -> tuple[str, str]:
     return first, second
 
 
-def _both(pair: object) -> str:
-    return " and ".join(shorten(label_text(getattr(pair, name)), NAME) for name in ("group_a", "group_b"))
+def _both(pair: GroupPair) -> tuple[str, str]:
+    return label_text(pair.group_a), label_text(pair.group_b)
 
 
 # The rest, the most important first
@@ -188,7 +205,7 @@ def _unjudged(subject: Subject) -> str:
 
 def _left_out(subject: Subject) -> list[str]:
     """What is not in the numbers above."""
-    dropped = [f"{n:,} {'row' if n == 1 else 'rows'} left out: {name} is null." for name, n in subject.tally.dropped.items()]
+    dropped = [_sentence(note) for note in subject.tally.dropped_notes]
     unlabelled = sum(subject.tally.n_unlabelled.values())
     if unlabelled:
         dropped.append(f"{unlabelled:,} more {'row has' if unlabelled == 1 else 'rows have'} no known outcome.")
@@ -205,6 +222,7 @@ def _detectable(subject: Subject) -> str:
         between = " between some of the groups" if len(test.pairs) > 1 else ""
         return f"No constant gap{between}, however large, would be {found} 4 times out of 5."
     whose = " between any two groups" if len(test.pairs) > 1 else ""  # the pair with fewest people sets it
+    whose += " that could be compared" if not all(pair.judged for pair in test.pairs) else ""
     words = f"A constant gap of {size(test.minimum_detectable_gap, binary)}{whose} would be {found} 4 times out of 5"
     widest = None if subject.verdict == DISPARITY else widest_band(test)
     if widest is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -83,6 +84,8 @@ def _n(value: float) -> str:
 
 
 def _text(x: float, y: float, words: str, anchor: str = "middle", kind: str = "small", limit: int = 90) -> str:
+    if kind in ("tick", "note"):  # numbers; a name keeps the characters it has
+        words = re.sub(r"(?<![\w.])-(?=\d)", "−", words)
     words = html.escape(printable(words, max(limit, 6)))
     return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}">{words}</text>'
 
@@ -102,7 +105,7 @@ def _path(points: Iterable[tuple[float, float]]) -> str:
     for left, up in others:
         steps.append(f"{_n(left - x)} {_n(up - y)}")
         x, y = left, up
-    return f"M{_n(x0)} {_n(y0)}l{' '.join(steps)}" if steps else f"M{_n(x0)} {_n(y0)}"
+    return f"M{_n(x0)} {_n(y0)}l{' '.join(steps)}".replace(" -", "-") if steps else f"M{_n(x0)} {_n(y0)}"
 
 
 def _colour(series: Series) -> str:
@@ -146,7 +149,7 @@ def _panel(panel: Panel, plane: Plane, key: str, most: int) -> list[str]:
     clip = f'<clipPath id="{key}">{_box(plane.left, plane.top, plane.right, plane.bottom, "clip")}</clipPath>'
     names = [_rule_name(rule, plane) for rule in panel.rules if rule.name]
     if panel.title and plane.top > TOP:
-        title = _fit(panel.title, int((plane.right - plane.left) / 7))
+        title = _fit(panel.title, int((plane.right - plane.left) / LETTER))
         names.append(_text(plane.left, plane.top - 6, title, "start", "name"))
     base = _line(plane.left, plane.bottom, plane.right, plane.bottom, "base")
     return [*pieces, clip, f'<g clip-path="url(#{key})">', *inside, "</g>", *names, *_end_names(panel, plane), base]

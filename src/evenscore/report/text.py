@@ -9,12 +9,12 @@ from evenscore.auditing.subject import Subject
 from evenscore.estimation.verdict import DISPARITY
 from evenscore.naming import in_names
 from evenscore.report.decision_text import impact_block
-from evenscore.report.headline import p_short, verdict_sentence
+from evenscore.report.headline import verdict_sentence
 from evenscore.report.limits import MOST_NAMED, limits
 from evenscore.report.short_text import gate_words
-from evenscore.report.words import at_some_scores, gap_words, headline, subject_sentences
+from evenscore.report.words import at_some_scores, gap_words, headline, null_of, subject_sentences, weighted
 from evenscore.report.wrapping import WIDTH, ink, paragraphs
-from evenscore.tables import text_table
+from evenscore.tables import p_short, text_table
 
 TOLD = ("tested", "gap", "power", "means", "groups", "decided")  # elsewhere in the text
 
@@ -55,7 +55,8 @@ def _data(subject: Subject, width: int) -> str:
     tally = subject.tally
     users = "rows are taken as independent" if tally.independent else f"users: {tally.columns.user}" if tally.columns else ""
     said = [note for note in (subject.selection.sentence, subject.row_counts.sentence) if note]
-    users += "" if tally.item is None else f", items: {tally.item}"
+    if tally.item is not None:
+        users = f"{'each row is a user of its own' if tally.independent else users}, items: {tally.item}"
     lines = [f"{sum(tally.n_rows.values()):,} rows; {users}", *said, *subject.notes]
     return f"{text_table(group_rows(subject), width=width)}\n{paragraphs(lines, width)}"
 
@@ -91,7 +92,9 @@ def _more(subject: Subject, width: int) -> str:
     decided = [sentence.text for sentence in subject_sentences(subject) if sentence.kind == "decided"]
     by_user = test.weighting == "user" and not test.independent
     weighed = "each user counts once, whatever the number of rows" if by_user else "each row counts once"
+    if weighted(subject):
+        weighed = f"each {'user' if by_user else 'row'} counts by its weight"
     exact = p_short(subject.p_value).startswith("p <") and f", p = {subject.p_value:.1e}"
-    how = [f"null hypothesis: {test.null}", f"how: method {test.method}, {weighed}, level {test.alpha:.3g}{exact or ''}"]
+    how = [f"null hypothesis: {null_of(subject)}", f"how: method {test.method}, {weighed}, level {test.alpha:.3g}{exact or ''}"]
     remarks = [remark for remark in test.remarks if remark not in said]
     return paragraphs([*decided, *said, *how, *remarks], width)

@@ -11,10 +11,9 @@ from evenscore.report.decision_section import decision_section
 from evenscore.report.document import Section
 from evenscore.report.estimate_charts import impact_chart, marginal_chart, threshold_chart
 from evenscore.report.findings import amount, group_name, score_words, sentence, unit
-from evenscore.report.headline import p_short
 from evenscore.report.sheets import sheet
 from evenscore.report.threshold_text import two_estimates
-from evenscore.tables import label_text
+from evenscore.tables import label_text, p_short
 
 SHOWN_PAIRS = 12  # rows of a table of pairs; the JSON has all
 SHOWN_NAMES, FEW_NOTES = 10, 3
@@ -46,7 +45,7 @@ def threshold_section(subject: Subject, prefix: str) -> Section | None:
 
 def _first(notes: list[str], what: str) -> list[str]:
     """A few notes, and how many more there are."""
-    more = [f"The same of {len(notes) - FEW_NOTES} more {what}: see the JSON"] if len(notes) > FEW_NOTES else []
+    more = [f"{len(notes) - FEW_NOTES} more {what} like these are in the JSON"] if len(notes) > FEW_NOTES else []
     return [*notes[:FEW_NOTES], *more]
 
 
@@ -69,7 +68,9 @@ def _standard(subject: Subject) -> str:
         return sentence(words.threshold(subject))
     if not shown:
         size = amount(subject, abs(test.max_gap))[0]
-        return f"No difference is shown at the threshold; the largest estimate is {size}{unit(subject)} ({p_short(test.p_value)})."
+        beyond = "" if test.tolerance is None else f" beyond {findings.within(subject, test.tolerance)}"
+        largest = f"the largest estimate is {size}{unit(subject)} ({p_short(test.p_value)})"
+        return f"No difference{beyond} is shown at the threshold; {largest}."
     pair = max(shown, key=lambda pair: abs(pair.gap))
     lower = pair.group_b if pair.higher is pair.group_a else pair.group_a
     high, low = (next(own.estimate for own in test.marginals if own.group is group) for group in (pair.higher, lower))
@@ -106,15 +107,16 @@ def _fair(subject: Subject) -> str:
     solution, test = subject.thresholds, subject.marginal
     known = [own for own in solution.groups if math.isfinite(own.threshold)] if solution is not None else []
     if solution is None or test is None or test.verdict != DISPARITY or not known:
-        return "One threshold for all is not shown to hold groups to different standards."
+        most = "" if test is None or test.tolerance is None else f" by more than {findings.within(subject, test.tolerance)}"
+        return f"One threshold for all is not shown to hold groups to standards that differ{most}."
     low, high = (choose(known, key=lambda own: own.threshold) for choose in (min, max))
     if score_words(low.threshold) == score_words(high.threshold):
         return (
             f"No thresholds are found that come closer to equal outcomes than about {score_words(low.threshold)} for every group."
         )
     ends = " to ".join(f"{score_words(own.threshold)} for {group_name(own.group)}" for own in (low, high))
-    same = "the same" if solution.solved else "nearly the same"
-    return f"From {ends}: {same} outcome at every threshold, and as many positive decisions as now."
+    same, about = ("the same", "as many") if solution.solved else ("nearly the same", "about as many")
+    return f"From {ends}: {same} outcome at every threshold, and {about} positive decisions as now."
 
 
 def impact_section(subject: Subject, prefix: str) -> Section | None:

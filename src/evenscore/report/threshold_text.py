@@ -7,15 +7,14 @@ import numpy as np
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.naming import own_names
-from evenscore.report.headline import p_short
 from evenscore.report.wrapping import WIDTH, paragraphs
-from evenscore.tables import printable, text_table
+from evenscore.tables import p_short, printable, text_table
 from evenscore.tallies.tally_state import Tally
 from evenscore.thresholds.thresholds_result import Thresholds
 
 WHERE = ("group", "before", "threshold", "ci_low", "ci_high", "outcome_before", "outcome_after")
 WHOM = ("group", "rate_before", "rate_after", "ratio_before", "ratio_after", "to_positive", "to_negative", "suggestive")
-FEW = 12  # rows of a table before -v
+FEW, FEW_REASONS = 12, 2  # rows of a table and reasons before -v
 SAME = 5e-4  # estimates that are printed alike
 WORDS = {
     DISPARITY: "the bar is not equally high for everyone",
@@ -59,9 +58,10 @@ def _verdict(test: MarginalTest, width: int) -> str:
 
 
 def _reasons(test: MarginalTest) -> list[str]:
-    """Why the verdict is what it is, as far as it fits."""
-    reasons = dict.fromkeys(test.reason.split("; "))
-    return [printable("; ".join(reasons), 200)] if test.reason else []
+    """Why the verdict is what it is: the first reasons, and how many there are."""
+    reasons = list(dict.fromkeys(filter(None, test.reason.split("; "))))
+    more = len(reasons) - FEW_REASONS
+    return [printable(reason, 400) for reason in reasons[:FEW_REASONS]] + ([f"and {more} more: -v"] if more > 0 else [])
 
 
 def _all(tally: Tally, test: MarginalTest, thresholds: Thresholds, notes: list[str], width: int) -> str:
@@ -86,7 +86,7 @@ def two_estimates(test: MarginalTest, thresholds: Thresholds) -> list[str]:
         return []
     return [
         "the outcome at the old threshold has two estimates: the test's, from a fit that is comparable between groups, and "
-        "outcome_before, from the curve that the new thresholds are read off"
+        "outcome_before, from the curve on which the new thresholds lie"
     ]
 
 

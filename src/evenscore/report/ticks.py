@@ -26,6 +26,15 @@ def pair_name(first: Any, second: Any, joined: str = "−") -> str:
     return f"{name} {other}" if len(name) + 1 + len(other) <= ONE_LINE else f"{name}\n{other}"
 
 
+def in_json(count: int, one: str, many: str = "") -> str:
+    """That there is more than is drawn or listed.
+
+    >>> in_json(1, "pair"), in_json(2100, "row")
+    ('1 more pair is in the JSON.', '2,100 more rows are in the JSON.')
+    """
+    return f"1 more {one} is in the JSON." if count == 1 else f"{count:,} more {many or one + 's'} are in the JSON."
+
+
 def percent(share: float) -> str:
     """A share in words."""
     return f"{100 * share:.4g} %"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,12 @@ from evenscore.miscalibration.error_result import ErrorEstimate
 from evenscore.naming import in_names
 from evenscore.ordering import RISING, OrderingTest
 from evenscore.parity.parity_result import PairTest, ParityTest, Region
-from evenscore.report.headline import verdict_sentence
+from evenscore.report.headline import size, verdict_sentence
 from evenscore.report.limits import limits
-from evenscore.tables import amount_text, figures, label_text, number_text, p_text, p_words
+from evenscore.tables import amount_text, figures, label_text, p_text, p_words, place_text
 
 NAMED = 6  # groups in a sentence about all
+LEAST_CHANGE = 5e-4  # of a share of decisions, which are told in tenths of a percent
 DECIDED = {
     "parity": "parity decides",
     "ordering": "the order across groups decides, as no score has enough people of both",
@@ -43,6 +44,9 @@ def headline(audit: Audit) -> str:
         return "At the same score, gaps stay within the tolerance for every score and attribute"
     if all(np.isnan(subject.p_value) for subject in audit.subjects):
         return "Nothing could be judged"
+    if audit.tolerance is not None:
+        most = size(audit.tolerance, audit.headline.tally.binary)
+        return f"Neither a difference of more than {most} between groups nor its absence in all is shown"
     return "No difference between groups is shown. That is not proof that there is none"
 
 
@@ -82,16 +86,30 @@ def subject_sentences(subject: Subject) -> list[Sentence]:
     ]
 
 
+def weighted(subject: Subject) -> bool:
+    """Whether weights were given."""
+    columns = subject.tally.columns
+    return columns is not None and columns.weight is not None
+
+
+def null_of(subject: Subject) -> str:
+    """What is tested, in words: the order where it decides, since then nobody is compared at the same score."""
+    if subject.order_decides:
+        return subject.ordering.null
+    null = subject.parity.null
+    return null.replace("weighs the same)", "counts by its weight)") if weighted(subject) else null
+
+
 def tested(subject: Subject) -> str:
     """What was tested on how many people, in the words of the estimand."""
     tally = subject.selection.tally
     users, rows = sum(tally.n_users.values()), sum(tally.n_rows.values())
     people = f"{rows:,} rows of {users:,} users"
     if tally.independent:
-        people = f"{rows:,} independent rows"
+        people = f"{rows:,} {'independent rows' if tally.item is None else 'rows, each a user of its own,'}"
     elif tally.n_spanning:
         people = f"{rows:,} rows of users of whom {tally.n_spanning:,} are in more than one group,"
-    return f"tested whether {subject.parity.null}, on {people} in {len(tally.groups)} groups"
+    return f"tested whether {null_of(subject)}, on {people} in {len(tally.groups)} groups"
 
 
 def largest_gap(test: ParityTest) -> str:
@@ -110,14 +128,19 @@ def gap_words(test: ParityTest) -> str:
         region, pair = shown
         return (
             f"the largest gap that is shown is {amount_text(abs(region.gap))} ({limits_of(region)}) at score "
-            f"{number_text(region.at_score)}, {sides(pair, region.gap)}"
+            f"{place_text(region.at_score)}, {sides(pair, region.gap)}"
         )
     if pair is None:
         return ""
-    called = (
-        "the largest estimate of a gap that is shown" if test.verdict == DISPARITY else "the largest estimate of a gap, not shown,"
-    )
-    return f"{called} is {amount_text(abs(pair.max_gap))}, between {pair.name} at score {number_text(pair.at_score)}"
+    called, unshown = "the largest estimate of a gap", ""
+    if test.verdict == DISPARITY:
+        called += " that is shown"
+    elif test.tolerance is None:
+        called += ", not shown,"
+    elif test.verdict != PARITY:
+        unshown = f", not shown to exceed {test.tolerance:g}"
+    where = f"between {pair.name} at score {place_text(pair.at_score)}"
+    return f"{called} is {amount_text(abs(pair.max_gap))}, {where}{unshown}"
 
 
 def largest_region(test: ParityTest) -> tuple[Region, PairTest] | None:
@@ -143,7 +166,7 @@ def decided(subject: Subject) -> str:
         how = DECIDED[subject.decision.pairs[0].decided_by]
     else:
         how = "; ".join(f"for {count} of {len(subject.decision.pairs)} pairs {DECIDED[by]}" for by, count in counts.items())
-    return how + p_words(subject.p_value)
+    return how + (p_words(subject.p_value) or ", but nothing could be judged")
 
 
 def largest_pair(test: ParityTest) -> PairTest | None:
@@ -173,7 +196,7 @@ def at_some_scores(test: ParityTest) -> str:
     widest = widest_band(test)
     if widest is None:
         return ""
-    return f"a gap at some scores only must be larger: at score {number_text(widest[0])} the band is ±{figures(widest[1], 2)} wide"
+    return f"a gap at some scores only must be larger: at score {place_text(widest[0])} the band is ±{figures(widest[1], 2)} wide"
 
 
 def widest_band(test: ParityTest) -> tuple[float, float] | None:
@@ -198,7 +221,7 @@ def where(test: ParityTest, limit: int = 3) -> str:
 
 
 def _region(region: Region, pair: PairTest) -> str:
-    low, high = number_text(region.score_low), number_text(region.score_high)
+    low, high = place_text(region.score_low), place_text(region.score_high)
     gap = f"{sides(pair, region.gap)} by up to {amount_text(abs(region.gap))}"
     if low == high:
         return f"{gap} at score {low}"
@@ -235,7 +258,8 @@ def ordering(subject: Subject) -> str:
 def no_misordering(test: OrderingTest, beyond: str = "") -> str:
     """That none is shown, in words."""
     first, second = ("lower", "higher") if test.direction == RISING else ("higher", "lower")
-    return f"no {first} score of one group is shown to stand for a higher outcome{beyond} than a {second} score of another"
+    higher = "a higher outcome" if test.tolerance is None else f"an outcome higher by more than {test.tolerance:g}"
+    return f"no {first} score of one group is shown to stand for {higher}{beyond} than a {second} score of another"
 
 
 def _shown_pairs(pairs: Iterable[Any], size: str) -> str:
@@ -254,7 +278,7 @@ def calibration(subject: Subject) -> str:
         error for error in subject.calibration.estimates[:-1] if np.isfinite((error.estimate, error.ci_low, error.ci_high)).all()
     ]
     if not known:
-        return ""
+        return "how far scores are off cannot be told: outcomes vary too much for an upper limit"
     shown = [error for error in known if error.ci_low > 0]
     if shown:
         worst, best = max(shown, key=lambda error: error.estimate), min(known, key=lambda error: error.estimate)
@@ -262,7 +286,7 @@ def calibration(subject: Subject) -> str:
         words += f", those of {label_text(best.group)} by {_error(best)}" if worst is not best else ""
     else:
         widest = max(known, key=lambda error: error.ci_high)
-        words = f"no group's scores are shown to be off; those of {label_text(widest.group)} are by {_error(widest)}"
+        words = f"no group's scores are shown to be off; those of {label_text(widest.group)} could be off by {_error(widest)}"
     return f"{words}: the root mean square of expected outcome minus score"
 
 
@@ -298,13 +322,14 @@ def thresholds(subject: Subject) -> str:
     solution = subject.thresholds
     if solution is None or subject.marginal is None or subject.marginal.verdict != DISPARITY:
         return ""
-    by_group = ", ".join(f"{number_text(own.threshold)} for {label_text(own.group)}" for own in solution.groups[:NAMED])
+    by_group = ", ".join(f"{place_text(own.threshold)} for {label_text(own.group)}" for own in solution.groups[:NAMED])
     more = len(solution.groups) - NAMED
     by_group += f" and others for {more} more," if more > 0 else ""
     state = "would have the same expected outcome at their thresholds"
     if not solution.solved:
         state = "would come closest to equal outcomes"
-    return f"with {by_group} all groups {state}, at the same overall share of positive decisions"
+    rate = "the same" if solution.solved else "about the same"
+    return f"with {by_group} all groups {state}, at {rate} overall share of positive decisions"
 
 
 def impact(subject: Subject) -> str:
@@ -314,7 +339,7 @@ def impact(subject: Subject) -> str:
     known = [row for row in subject.impact.rows() if row["group"] is not None and np.isfinite(row["estimate"])]
     if not known:
         return ""
-    shown = [row for row in known if row["ci_low"] > 0 or row["ci_high"] < 0]
+    shown = shown_changes(known)
     row = max(shown or known, key=lambda row: abs(row["estimate"]))
     same = ""
     if subject.impact.keep == "rate":
@@ -331,6 +356,11 @@ def impact(subject: Subject) -> str:
         f"with calibrated scores{same} {after} of {label_text(row['group'])} would get the decision instead of {before} "
         f"(change {change} points, {low} to {high})"
     )
+
+
+def shown_changes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The changes of decisions that are shown, and are more than nothing when they are written."""
+    return [row for row in rows if (row["ci_low"] > 0 or row["ci_high"] < 0) and abs(row["estimate"]) >= LEAST_CHANGE]
 
 
 def repair(subject: Subject) -> str:

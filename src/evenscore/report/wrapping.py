@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import textwrap
@@ -11,6 +12,8 @@ from evenscore.tables import printable
 WIDTH = 80  # where there is no terminal
 NARROWEST, WIDEST = 40, 120  # longer lines are hard to read
 TABBED = " " * 4
+NO_BREAK = "\u00a0"
+TOGETHER = re.compile(r"(?<=\bp) (?=[=<])|(?<=\bp [=<]) (?=\d)|(?<=\d) (?=%)")  # "p = 0.02" and "14.8 %" stay on one line
 INK = {"disparity": "31;1", "inconclusive": "33;1", "parity": "36;1"}
 
 
@@ -24,7 +27,9 @@ def terminal_width() -> int:
 def wrap(text: str, width: int = WIDTH, indent: str = "  ", hanging: str | None = None) -> list[str]:
     """The lines of a paragraph; those that go on stand further in."""
     further = f"{indent}  " if hanging is None else hanging
-    return textwrap.wrap(printable(text, 600), width, initial_indent=indent, subsequent_indent=further) or [""]
+    whole = TOGETHER.sub(NO_BREAK, printable(text, 600))
+    lines = textwrap.wrap(whole, width, initial_indent=indent, subsequent_indent=further)
+    return [line.replace(NO_BREAK, " ") for line in lines] or [""]
 
 
 def paragraphs(texts: list[str], width: int = WIDTH) -> str:

@@ -86,6 +86,7 @@ LATER: dict[str, Any] = {  # not written while they say nothing
     "rounded": False,
     "item": None,
     "item_counts": (),
+    "by_item": False,
 }
 _TYPES = get_type_hints(Tally)
 _Group: Any = msgspec.defstruct("_Group", [("label", Any), *((name, int) for name in COUNTS)], forbid_unknown_fields=True)

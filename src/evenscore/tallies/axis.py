@@ -10,6 +10,9 @@ from numpy.typing import ArrayLike
 
 from evenscore.types import Floats, Ints
 
+TIED = 0.05  # of all people in one cell, and
+ALONE = 4  # times as many as in either neighbour: they have one score, and the cell is a point
+
 
 def forward(scores: ArrayLike, scale: str) -> Floats:
     """Scores in units of the scale."""
@@ -52,8 +55,20 @@ def rank_limits(n_cells: int, weight: Floats | None) -> Floats:
     return np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum()
 
 
-def typical_width(widths: Floats, weight: Floats | None) -> float:
-    """The median width of cells, weighted with the people in them where they are known."""
+def find_ties(weight: Floats, mean_scores: Floats) -> Floats | None:
+    """The score of each cell in which most people have one and the same, nan for other cells; None when there is no such cell."""
+    padded = np.concatenate([[0.0], weight, [0.0]])
+    tied = (weight >= TIED * weight.sum()) & (weight > ALONE * np.maximum(padded[:-2], padded[2:])) & np.isfinite(mean_scores)
+    return np.where(tied, mean_scores, np.nan) if tied.any() and np.count_nonzero(weight) > 1 else None
+
+
+def typical_width(widths: Floats, weight: Floats | None, ties: Floats | None = None) -> float:
+    """The median width of cells, weighted with the people in them where they are known; cells that are one score have none."""
+    if ties is not None:
+        apart = np.isnan(ties) if weight is None else np.isnan(ties) & (weight > 0)
+        if not apart.any():
+            return 0.0
+        widths, weight = widths[apart], None if weight is None else weight[apart]
     if weight is None:
         return float(np.median(widths))
     order = np.argsort(widths)

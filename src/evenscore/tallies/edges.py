@@ -60,6 +60,8 @@ def with_cuts(edges: Floats, cuts: Iterable[float]) -> Floats:
             spacing = np.diff(edges)[max(nearest - 1, 0) : nearest + 1].max()
             if abs(edges[nearest] - cut) <= 0.5 * spacing:
                 edges[nearest], free[nearest] = cut, False
+                order = np.argsort(edges)  # an earlier cut may lie between the cut and the edge that it takes the place of
+                edges, free = edges[order], free[order]
                 continue
         place = int(np.searchsorted(edges, cut))
         edges, free = np.insert(edges, place, cut), np.insert(free, place, False)

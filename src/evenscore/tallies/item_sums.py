@@ -144,10 +144,10 @@ class Products:
         """Lines of owners, one owner after the other: starts: where each begins; column: (n,); values: (2 weightings, 2, n)."""
         lengths = np.diff(starts, append=len(column))
         if (lengths == 1).all():
-            self._add_alone(column, values)
+            self.add_alone(column, values)
             return
         for chosen, add in (
-            (lengths == 1, self._add_alone),
+            (lengths == 1, self.add_alone),
             ((lengths > 1) & (lengths * LONG <= self.n_columns), self._add_short),
             ((lengths > 1) & (lengths * LONG > self.n_columns), self._add_long),
         ):
@@ -157,7 +157,7 @@ class Products:
                 mine = np.repeat(chosen, lengths)
                 add(column[mine], values[:, :, mine], lengths[chosen])
 
-    def _add_alone(self, column: Ints, values: Floats, lengths: Ints | None = None) -> None:
+    def add_alone(self, column: Ints, values: Floats, lengths: Ints | None = None) -> None:
         """Owners with a single line, which make pairs of a column with itself only."""
         every = np.arange(self.n_columns)
         for weighting, (w, y) in enumerate(values):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenscore.errors import DataError, OptionError, is_finite, require_count, require_option, shortened
-from evenscore.tallies.axis import Quantiles, backward, end_values_inside, forward, inside_unit, rank_limits, typical_width
+from evenscore.tallies.axis import TIED, Quantiles, backward, end_values_inside, forward, inside_unit, rank_limits, typical_width
 from evenscore.tallies.edges import MAX_CELLS as MAX_CELLS
 from evenscore.tallies.edges import few_distinct, find_in_unit, find_near_even, unit_edges, with_cuts
 from evenscore.types import Floats, Ints
@@ -22,7 +22,8 @@ SCALES = ("auto", "score", "logit", "rank")
 TAIL = 0.0005  # beyond these quantiles scores share an end cell, so that one outlier spoils nothing
 HALF = (0.25, 0.75)  # quantiles between which half of the rows lie
 CROWDED = 1 / 8  # of the range: when half of the rows lie closer together, equal cells would be too coarse for them
-ORDER = ("edges", "values", "scale", "low", "high", "open_ended", "max_cells", "auto", "weight", "reason")
+APART = 1e-9  # of the range: scores that are closer to a tie belong to it
+ORDER = ("edges", "values", "scale", "low", "high", "open_ended", "max_cells", "auto", "weight", "reason", "ties")
 
 
 class Lattice:
@@ -54,7 +55,8 @@ class Lattice:
     """
 
     # auto: the scale is what a tally on the lattice chose, from the weight (n_cells,) of people in the cells and for this reason;
-    # "auto" itself, weight None and no reason as long as nobody is in them.
+    # "auto" itself, weight None and no reason as long as nobody is in them. ties: (n_cells,), the score of a cell in which most
+    # people have one and the same, nan for others; None where there are none.
 
     __slots__ = (*ORDER, "_axis")
 
@@ -68,6 +70,7 @@ class Lattice:
     auto: bool
     weight: Floats | None
     reason: str
+    ties: Floats | None
     _axis: tuple[Floats, float]
 
     def __init__(self, low: float, high: float, *, cells: int = MAX_CELLS, cuts: Iterable[float] = (), scale: str = "auto") -> None:
@@ -112,13 +115,19 @@ class Lattice:
 
     def on_scale(self, scale: str, weight: Floats | None, reason: str) -> Lattice:
         """The same cells, with the scale that was chosen for people of this weight in them, and why."""
-        kept = (getattr(self, name) for name in ORDER[3:-2])
-        return Lattice._make(self.edges, self.values, scale, *kept, weight, reason)
+        kept = (getattr(self, name) for name in ORDER[3:-3])
+        return Lattice._make(self.edges, self.values, scale, *kept, weight, reason, None)
 
     def only_on(self, scale: str, weight: Floats) -> Lattice:
         """The same cells on this scale and no other, for people of this weight in them."""
         kept = (getattr(self, name) for name in ("low", "high", "open_ended", "max_cells"))
-        return Lattice._make(self.edges, self.values, scale, *kept, False, weight, "")
+        return Lattice._make(self.edges, self.values, scale, *kept, False, weight, "", self.ties)
+
+    def with_ties(self, ties: Floats | None) -> Lattice:
+        """The same cells, with the score that most people of a cell share."""
+        if ties is None and self.ties is None:
+            return self
+        return Lattice._make(*(getattr(self, name) for name in ORDER[:-1]), ties)
 
     @property
     def unread(self) -> Lattice:
@@ -186,8 +195,10 @@ class Lattice:
     @classmethod
     def _by_rank(cls, scores: Quantiles, cells: int, cuts: Iterable[float], scale: str) -> Lattice:
         """Cells with equal numbers of rows."""
-        edges = np.unique(scores.at_or_above(np.linspace(0, 1, cells + 1)))
+        edges, times = np.unique(scores.at_or_above(np.linspace(0, 1, cells + 1)), return_counts=True)
         limits = float(edges[0]), float(edges[-1])
+        # A score that many have is a cell of its own.
+        edges = np.union1d(edges, edges[:-1][times[:-1] > TIED * cells] + APART * (limits[1] - limits[0]))
         return cls._make(with_cuts(edges[1:-1], cuts), None, scale, *limits, False, cells, *unchosen(scale))
 
     @property
@@ -257,7 +268,7 @@ class Lattice:
             edges = self._axis_edges()
             edges.setflags(write=False)
             widths = np.zeros(self.n_cells) if self.discrete else np.diff(edges)
-            object.__setattr__(self, "_axis", (edges, typical_width(widths, self.weight)))
+            object.__setattr__(self, "_axis", (edges, typical_width(widths, self.weight, self.ties)))
         return self._axis
 
     def _axis_edges(self) -> Floats:
@@ -332,6 +343,8 @@ class Lattice:
             slopes = np.diff(self.axis_edges) / np.diff(self._score_edges)
         if self.open_ended or self.scale == "logit":
             slopes[[0, -1]] = 0.0
+        if self.ties is not None:
+            slopes[np.isfinite(self.ties)] = 0.0
         return slopes
 
     def to_axis(self, scores: ArrayLike) -> Floats:
@@ -348,9 +361,28 @@ class Lattice:
         array = np.asarray(positions, dtype=np.float64)
         if self.values is not None:
             return np.interp(array, self._value_positions(), self.values)
-        if self.scale == "rank":
-            return np.interp(array, self.axis_edges, self._score_edges)
-        return backward(array, self.scale)
+        scores = np.interp(array, self.axis_edges, self._score_edges) if self.scale == "rank" else backward(array, self.scale)
+        return scores if self.ties is None else np.where(np.isnan(self._tie(array)), scores, self._tie(array))
+
+    def snap(self, positions: Floats) -> Floats:
+        """Positions on the axis, those inside a cell of people with one score at that score."""
+        if self.ties is None:
+            return positions
+        tie = self._tie(positions)
+        return np.where(np.isnan(tie), positions, self.to_axis(np.nan_to_num(tie)))
+
+    @property
+    def tie_positions(self) -> Floats:
+        """Where on the axis people share one score, ascending."""
+        return np.zeros(0) if self.ties is None else self.to_axis(self.ties[np.isfinite(self.ties)])
+
+    def _tie(self, positions: Floats) -> Floats:
+        """The score that people at a position share, nan where they do not."""
+        assert self.ties is not None
+        inner = self.axis_edges[1:-1]
+        after = self.ties[np.searchsorted(inner, positions, side="right")]
+        # At the upper end of a tied cell as well: people there have its score, or one of the next cell.
+        return np.where(np.isnan(after), self.ties[np.searchsorted(inner, positions, side="left")], after)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Lattice):
@@ -377,6 +409,6 @@ class Lattice:
         return f"<Lattice of {kind} from {self.low:.6g} to {self.high:.6g}{scale}>"
 
 
-def unchosen(scale: str) -> tuple[bool, None, str]:
-    """Whether a scale will be chosen; nobody is in the cells yet, and there is no reason."""
-    return scale == "auto", None, ""
+def unchosen(scale: str) -> tuple[bool, None, str, None]:
+    """Whether a scale will be chosen; nobody is in the cells yet, so there is neither a reason nor a tie."""
+    return scale == "auto", None, "", None

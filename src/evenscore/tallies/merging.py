@@ -32,6 +32,7 @@ def add(a: Tally, b: Tally) -> Tally:
     if a.independent != b.independent:
         raise MergeError("one tally has users, the other declares its rows independent; they do not add up to either")
     centre = _common_centre(a, b)
+    same_split = (a.split, a.by_item) == (b.split, b.by_item)
     groups = _united_groups(a, b)
     group_tallies: dict[int, GroupTally] = {}
     cross: dict[str, dict[tuple[int, int], PairSums]] = {}
@@ -56,14 +57,22 @@ def add(a: Tally, b: Tally) -> Tally:
         binary=a.binary and b.binary,
         columns=a.columns if a.columns == b.columns else _merged_columns(a, b),
         sketch=None if a.sketch is None or b.sketch is None else np.union1d(a.sketch, b.sketch)[:SKETCH],
-        dropped={name: a.dropped.get(name, 0) + b.dropped.get(name, 0) for name in {**a.dropped, **b.dropped}},
+        dropped=_all_dropped(a, b),
         frame_kind=a.frame_kind if a.frame_kind == b.frame_kind else None,
-        split=a.split if a.split == b.split else None,
+        split=a.split if same_split else None,
+        by_item=a.by_item and same_split,
         left_out={**a.left_out, **b.left_out},
         item=a.item,
         items=items,
         item_counts=() if items is None else items.counts(len(groups)),
     )
+
+
+def _all_dropped(a: Tally, b: Tally) -> dict[str, int]:
+    """The rows left out of both; two splits of the same data left them out before they were split, and count them once."""
+    if None not in (a.split, b.split) and a.split != b.split and a.dropped == b.dropped:
+        return dict(a.dropped)
+    return {name: a.dropped.get(name, 0) + b.dropped.get(name, 0) for name in {**a.dropped, **b.dropped}}
 
 
 def _same_blocks(a: Tally, b: Tally) -> tuple[Tally, Tally]:

@@ -16,7 +16,8 @@ from evenscore.data.observations import Columns
 from evenscore.errors import DataError, OptionError, listing, shortened
 from evenscore.naming import GroupNames
 from evenscore.saving import as_path
-from evenscore.tables import Table
+from evenscore.tables import Table, dropped_words
+from evenscore.tallies.axis import find_ties
 from evenscore.tallies.blocks import BLOCKS, COUNTED, FOLDED, HIGHER, REQUIRED, VECTORS, Blocks
 from evenscore.tallies.item_sums import ItemLines
 from evenscore.tallies.lattice import Lattice
@@ -163,7 +164,8 @@ class Tally(Table):
 
     centre: what outcomes are deviations from. cross_blocks: pair sums between groups, by the block's name and (a, b) positions in
     ``groups``, a < b. sketch: the smallest hashes of user ids, or None when rows are independent users. dropped: rows left out
-    because of nulls, by column. split: the share of users that was tallied, None for all. released: (users that every cell and
+    because of nulls, by column. split: the share of users, or by_item of items, that was tallied, None for all.
+    released: (users that every cell and
     pair of cells has at least, cells before they were merged), None as long as nothing was thinned. left_out: why optional blocks
     are missing, by name. rounded: whether a release clipped and rounded the outcomes. item: what the second key is called that rows
     share, None without one; item_counts: items of each group; items: sums by item, None where only their products are kept; keys:
@@ -199,22 +201,25 @@ class Tally(Table):
     item_counts: tuple[int, ...] = ()
     items: ItemLines | None = None
     keys: str = "both"
+    by_item: bool = False
     made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """On a lattice of scale "auto", sums and scale always fit: whoever makes a tally, or adds two, chooses anew."""
-        if self.lattice.auto:
+        if not self.lattice.discrete or self.lattice.auto:
             object.__setattr__(self, "lattice", self._lattice_with_scale())
 
     def _lattice_with_scale(self) -> Lattice:
         from evenscore.tallies.scale_choice import with_scale
 
         if not self.groups:
-            return self.lattice.unread
+            return self.lattice.unread.with_ties(None)
         known, everybody, score = (np.stack([group.vectors[name][0] for group in self.group_tallies]) for name in ("W", "A", "X"))
         weight = known.sum(axis=0)
         mean = np.divide(score.sum(axis=0), weight, out=np.full(len(weight), np.nan), where=weight > 0)
-        return with_scale(self.lattice, everybody, mean)  # also those whose outcome nobody knows, as curves may be continued there
+        # Also those whose outcome nobody knows, as curves may be continued there.
+        lattice = with_scale(self.lattice, everybody, mean) if self.lattice.auto else self.lattice
+        return lattice if lattice.discrete else lattice.with_ties(find_ties(everybody.sum(axis=0), mean))
 
     @classmethod
     def zero(cls, lattice: Lattice) -> Tally:
@@ -237,6 +242,11 @@ class Tally(Table):
     def tied(self) -> bool:
         """Whether people of two groups have something in common: users that are in both, or items."""
         return bool(self.cross) or self.item is not None
+
+    @property
+    def split_of(self) -> str:
+        """Whom a split of these data divides: "users", or "items" where these have the groups."""
+        return "items" if self.by_item else "users"
 
     @property
     def block_names(self) -> tuple[str, ...]:
@@ -270,7 +280,8 @@ class Tally(Table):
         return sum(sums.nbytes for named in blocks for sums in named.values())
 
     def index(self, group: Any) -> int:
-        """The position of a group; labels of another type are other labels."""
+        """The position of a group; labels of another type are other labels, but for NumPy's scalars, which are what they hold."""
+        group = group.item() if isinstance(group, np.generic) else group
         for position, label in enumerate(self.groups):
             if type(label) is type(group) and label == group:
                 return position
@@ -373,19 +384,22 @@ class Tally(Table):
         own = self.columns
         return GroupNames(texts=texts) if own is None else GroupNames(own.group, texts, own.score, own.outcome)
 
+    @property
+    def dropped_notes(self) -> list[str]:
+        """How many rows were left out, in words; of a split nobody knows, since they are left out before it."""
+        return dropped_words(self.dropped, when="" if self.split is None else " before the split")
+
     def _title(self) -> str:
         users = "rows are independent" if self.independent else f"users: {self.columns.user}" if self.columns else "no data"
         items = "" if self.item is None else f", items: {self.item}"
         return f"Tally of {sum(self.n_rows.values()):,} rows on {self.lattice!r}, {users}{items}"
 
     def _notes(self) -> list[str]:
-        notes = self.lattice.notes
-        notes += [f"{n:,} {'row' if n == 1 else 'rows'} left out: {name} is null" for name, n in self.dropped.items()]
+        notes = [*self.lattice.notes, *self.dropped_notes]
         if self.n_spanning:
             notes.append(f"{self.n_spanning:,} users occur in more than one group")
         if self.split is not None:
-            whom = "users" if self.item is None else "users (or items, where these have the groups)"
-            notes.append(f"only the {whom} of split {self.split}")
+            notes.append(f"only the {self.split_of} of split {self.split}")
         if self.released:
             least, before = self.released
             notes.append(

@@ -83,6 +83,11 @@ def require_enough(tally: Tally) -> Tally:
     return tally
 
 
+def has_groups_of_items(tally: Tally) -> bool:
+    """Whether each item is in one group while users are in several: then groups differ by chance as items do."""
+    return tally.item is not None and tally.n_spanning > 0 and all(a == b for a, b in _item_pairs(tally))
+
+
 # Matrices
 
 
@@ -154,7 +159,7 @@ def few_words(tally: Tally, group: int) -> str:
     users, items = tally.group_tallies[group].n_users, tally.item_counts[group]
     if min(users, items) >= FEWEST:
         return ""
-    few = f"{items:,} different {tally.item}" if items <= users else f"{users:,} user{'s' * (users > 1)}"
+    few = f"{items:,} value{'s' * (items != 1)} of {tally.item}" if items <= users else f"{users:,} user{'s' * (users > 1)}"
     return f"only {few}; with fewer than {FEWEST} users or items chance cannot be told"
 
 

@@ -157,16 +157,16 @@ class GroupView:
         higher = _each(self.higher, lambda own: own[index])
         return replace(self, cells=cells, places=place[self.places], sums=sums, score=self.score[index], higher=higher)
 
-    def joined(self, step: float) -> GroupView:
+    def joined(self, step: float, fewest: int = FEWEST_JOINED) -> GroupView:
         """On wider cells: those whose middles lie in one step of the axis become one, in which people stay at their mean place.
 
         Sums stay what they are, and what outcomes do inside the wider cell is known to first order, as in the others. Scores of
-        which each is a cell are not joined, nor are so few cells that nothing is gained.
+        which each is a cell are not joined, nor are so few cells that nothing is gained; ``fewest`` divide the axis.
         """
-        if self.lattice.discrete or len(self.cells) <= FEWEST_JOINED:
+        if self.lattice.discrete or len(self.cells) <= fewest:
             return self
         edges = self.lattice.axis_edges
-        step = min(step, float(edges[-1] - edges[0]) / FEWEST_JOINED)
+        step = min(step, float(edges[-1] - edges[0]) / fewest)
         if step not in self._joined:
             number = np.floor((edges[1:] + edges[:-1])[self.cells] / (2 * step))
             starts = np.flatnonzero(np.diff(number, prepend=-np.inf))
@@ -257,6 +257,10 @@ class GroupView:
         """Values of its cells as values of every cell of the lattice, 0 elsewhere; of joined cells, by the weight of each."""
         return np.append(values, 0.0)[self.places] * self.shares
 
+    def everywhere(self, values: Floats) -> Floats:
+        """What holds at each of its cells, for every cell of the lattice; 0 elsewhere."""
+        return np.append(values, 0.0)[self.places]
+
     def quantiles(self, levels: Floats) -> Floats:
         """Quantiles of the scores, as positions on the axis."""
         return quantiles(self.lattice, self.lattice_weight, levels)
@@ -267,7 +271,8 @@ class GroupView:
 
     def effective_users(self, matrix: Floats) -> Floats:
         """How many users linear estimates rest on: 1 / (l Pww l')[j, j] for l = matrix (n_points, n_cells), (n_points,)."""
-        return 1 / np.einsum("jc,jc->j", matrix @ self.pairs.ww, matrix)
+        squares = np.einsum("jc,jc->j", matrix @ self.pairs.ww, matrix)
+        return np.divide(1, squares, out=np.zeros_like(squares), where=squares != 0)  # 0 only if sums contradict each other
 
     def covariance(self, matrix: Floats, fitted: Floats) -> Floats:
         """The user-robust covariance of linear estimates, (n_points, n_points); see ``residual_covariance``."""
@@ -345,14 +350,17 @@ def _pairs_between(tally: Tally, left: Sequence[int], right: Sequence[int], weig
 
 
 def quantiles(lattice: Lattice, weight: Floats, levels: Floats) -> Floats:
-    """Quantiles of a distribution given by the weight of all cells, as positions on the axis; linear inside a cell."""
+    """Quantiles of a distribution given by the weight of all cells, as positions on the axis.
+
+    Linear inside a cell; where people share one score, that score.
+    """
     cumulative = np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum()
     if lattice.discrete:
         cells = np.searchsorted(cumulative[1:], levels - 1e-12).clip(max=len(weight) - 1)
         return lattice.positions(np.zeros(len(weight)))[cells]
     rises = np.diff(cumulative) > 0
     used = np.concatenate([[True], rises]) | np.concatenate([rises, [True]])
-    return np.interp(levels, cumulative[used], lattice.axis_edges[used])
+    return lattice.snap(np.interp(levels, cumulative[used], lattice.axis_edges[used]))
 
 
 def residual_covariance(pairs: PairMatrices, l_a: Floats, a: Floats, l_b: Floats, b: Floats) -> Floats:
