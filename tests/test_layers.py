@@ -23,6 +23,7 @@ LAYERS = (
         "naming",
         "threads",
         "saving",
+        "wording",
         "tables",
         "data",
         "codec",

@@ -24,11 +24,12 @@ from evenscore.estimation.pairwise import GroupPair, PairwiseTest, not_judged
 from evenscore.estimation.point_pairs import LIKELY, OwnCurve, PointPairs, own_curves, own_pairs, point_pairs, turn
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, join_reasons, largest
-from evenscore.tables import at_least, json_ready, label_text, number_text, place_text, values_of
+from evenscore.tables import json_ready, label_text, values_of
 from evenscore.tallies.tally_state import Tally, require_groups
 from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
 from evenscore.types import Floats, Ints, Mask
+from evenscore.wording import at_least, number_text, place_text
 
 AUTO, RISING, FALLING = "auto", "rising", "falling"
 SIGN = {RISING: 1, FALLING: -1}

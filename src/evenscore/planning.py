@@ -21,11 +21,12 @@ from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import largest
 from evenscore.parity.methods import AUTO, METHODS, components_of, detectable_gap, draw, gather
 from evenscore.simulation import simulate
-from evenscore.tables import Table, json_ready, label_text, number_text
+from evenscore.tables import Table, json_ready, label_text
 from evenscore.tallies.reshaping import change_sums
 from evenscore.tallies.tally_state import Tally, require_groups
 from evenscore.tallies.two_way import require_enough
 from evenscore.threads import in_one_thread
+from evenscore.wording import number_text
 
 DRAWS = 4000
 MODEL_USERS = 4000  # users of the simulated stand-in when there is no tally; its sums are scaled afterwards

@@ -9,7 +9,7 @@ import evenscore as es
 from evenscore.ordering import FALLING, RISING
 from evenscore.report.findings import state
 from evenscore.report.wrapping import wrap
-from evenscore.tables import amount_text, figures
+from evenscore.wording import amount_text, figures
 
 NAMES = {"score": "s", "outcome": "y", "group": "g", "user": "u"}
 

@@ -11,7 +11,7 @@ import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.report.explorer import explorer_section, script_json, tolerance_stops, verdict_at
 from evenscore.report.pair_charts import pair_title
-from evenscore.tables import number_text
+from evenscore.wording import number_text
 
 LABELS = np.array(["a", '</script><script>alert("x")</script>', "c\u2028'd'"])
 

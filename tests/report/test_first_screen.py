@@ -13,7 +13,7 @@ from evenscore.report.curve_charts import FEW_USERS, curve_chart
 from evenscore.report.findings import amount, headline, shown_pairs
 from evenscore.report.html import prose
 from evenscore.report.sections import audit_document
-from evenscore.tables import at_least, decimals
+from evenscore.wording import at_least, decimals
 
 COLUMNS = {"score": "risk", "outcome": "ill", "group": "town", "user": "id"}
 

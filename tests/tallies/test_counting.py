@@ -61,11 +61,11 @@ def test_the_three_ways_to_add_pairs_agree(monkeypatch, few, long, real):
 
 def test_users_counted_in_parts(monkeypatch):
     """When user, cell and row do not fit into one integer, users are taken in turns."""
-    from evenscore.tallies import counting
+    from evenscore.tallies import packing
 
     rows = repeated_users(2000, seed=6, n_groups=3)
     whole = es.tally(as_dict(rows), **NAMES, cells=64)
-    monkeypatch.setattr(counting, "KEY_BITS", 24)
+    monkeypatch.setattr(packing, "KEY_BITS", 24)
     parts = es.tally(as_dict(rows), **NAMES, cells=64)
     for a, b in zip(whole.group_tallies, parts.group_tallies, strict=True):
         np.testing.assert_allclose(a.vectors.values, b.vectors.values, **EXACT)

@@ -88,11 +88,12 @@ def test_rows_without_outcome_are_not_in_them():
 
 
 def test_users_counted_in_parts(monkeypatch):
-    from evenscore.tallies import counting
+    from evenscore.tallies import counting, packing
 
     data = as_dict(repeated_users(1_500, seed=6, n_groups=3))
-    monkeypatch.setattr(counting, "KEY_BITS", 22)
-    monkeypatch.setattr(counting, "CHUNK", 100)
+    monkeypatch.setattr(packing, "KEY_BITS", 22)
+    for module in (counting, packing):
+        monkeypatch.setattr(module, "CHUNK", 100)
     assert_summed(es.tally(data, **NAMES, cells=16), data)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from evenscore.errors import OptionError, require_gap, require_option
 from evenscore.estimation.verdict import DISPARITY, PARITY
-from evenscore.tables import figures
+from evenscore.wording import figures
 
 GATES = ("difference", "equivalence")
 PASSED, FAILED, UNSHOWN = "passed", "failed", "unshown"

@@ -12,8 +12,9 @@ from evenscore.auditing.deciding import DecidedPair, Decision
 from evenscore.errors import OptionError, listing, shortened
 from evenscore.marginal.marginal_result import GroupMarginal, MarginalTest, OtherSide
 from evenscore.naming import is_called, label_text, plain_label
+from evenscore.tallies.group_sums import GroupTally
 from evenscore.tallies.reshaping import keep_groups
-from evenscore.tallies.tally_state import GroupTally, Tally
+from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.two_way import FEWEST, few_words
 
 MIN_USERS = 10

@@ -13,8 +13,9 @@ from evenscore.calibration.repair_state import SHOWN, UNJUDGED, UNTESTED, VERIFI
 from evenscore.calibration.verification import Verification, verify
 from evenscore.errors import EvenscoreError, listing
 from evenscore.estimation.fitted_curves import Curves, curves
-from evenscore.tables import label_text, number_text
+from evenscore.tables import label_text
 from evenscore.tallies.tally_state import Tally
+from evenscore.wording import number_text
 
 FITTED, TESTED = "1/2", "2/2"  # the users that the repair is fitted and tested on
 

@@ -12,11 +12,12 @@ from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.maps import GroupMap, mean_scores
 from evenscore.errors import DataError, listing, require_option
 from evenscore.tallies.blocks import BLOCKS, REQUIRED
+from evenscore.tallies.group_sums import GroupTally
 from evenscore.tallies.lattice import MAX_CELLS, Lattice
 from evenscore.tallies.moments import Sums
 from evenscore.tallies.reshaping import drop_blocks, remap
 from evenscore.tallies.scale_choice import FEW_VALUES
-from evenscore.tallies.tally_state import GroupTally, Tally
+from evenscore.tallies.tally_state import Tally
 from evenscore.types import Floats
 
 

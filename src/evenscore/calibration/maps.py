@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenscore.tallies.tally_state import CellSums, Tally
+from evenscore.tallies.group_sums import CellSums
+from evenscore.tallies.tally_state import Tally
 from evenscore.types import Floats
 
 LARGEST = sys.float_info.max  # a limit that every engine and file format can write

@@ -7,7 +7,7 @@ import numpy as np
 from evenscore.estimation.verdict import DISPARITY, PARITY, largest
 from evenscore.ordering import OrderingTest
 from evenscore.parity.parity_result import PairTest, ParityTest
-from evenscore.tables import amount_text
+from evenscore.wording import amount_text
 
 VERIFIED, NOT_SHOWN, SHOWN, UNJUDGED = "verified", "no longer shown", "still shown", "could not be judged"
 UNTESTED = "untested"

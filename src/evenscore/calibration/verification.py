@@ -21,9 +21,10 @@ from evenscore.naming import use_columns
 from evenscore.ordering import OrderingTest, ordering_test
 from evenscore.parity import parity_test
 from evenscore.parity.parity_result import ParityTest
-from evenscore.tables import Table, amount_text, json_ready, label_text, number_text, p_text
+from evenscore.tables import Table, json_ready, label_text
 from evenscore.tallies.tally_state import Tally
 from evenscore.threads import in_one_thread
+from evenscore.wording import amount_text, number_text, p_text
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -29,7 +29,6 @@ from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, require_alpha, require_gap, require_number, require_option
 from evenscore.estimation.inference import seeded
 from evenscore.marginal.cut import POSITIVE, require_score
-from evenscore.tables import number_text
 from evenscore.tallies.everyone import has_unlabelled
 from evenscore.tallies.moments import WEIGHTINGS
 from evenscore.tallies.tally_state import Tally
@@ -37,6 +36,7 @@ from evenscore.tallies.two_way import few_words, in_full
 from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
 from evenscore.types import Floats, Mask
+from evenscore.wording import number_text
 
 NOT_KEPT = "rows have no outcome, and this tally does not keep what all rows of a user have in common: tally the data anew"
 ITEMS_NOT_KEPT = (

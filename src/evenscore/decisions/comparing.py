@@ -16,8 +16,9 @@ from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.marginal.levels import Differences
 from evenscore.parity.joint import FEWEST_DRAWS, MOST_DRAWN
-from evenscore.tables import label_text, p_text
+from evenscore.tables import label_text
 from evenscore.types import Floats, Ints, Mask
+from evenscore.wording import p_text
 
 NUMBERS = (
     *("difference", "difference_low", "difference_high", "ratio", "ratio_low", "ratio_high", "p_value", "p_adjusted", "p_equal"),

@@ -11,7 +11,8 @@ import numpy as np
 from evenscore.decisions.rates import OPPOSITE
 from evenscore.errors import OptionError, listing, shortened
 from evenscore.estimation.verdict import DISPARITY, PARITY
-from evenscore.tables import Table, json_ready, label_text, number_text
+from evenscore.tables import Table, json_ready, label_text
+from evenscore.wording import number_text
 
 FOUR_FIFTHS = 0.8
 

@@ -17,13 +17,14 @@ from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, OptionError, listing, require_alpha, require_option, shortened
 from evenscore.estimation.inference import seeded, simultaneous_quantile
 from evenscore.marginal.cut import POSITIVE
-from evenscore.tables import Table, json_ready, number_text
+from evenscore.tables import Table, json_ready
 from evenscore.tallies.moments import WEIGHTINGS
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.two_way import in_full, require_enough
 from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
 from evenscore.types import Floats
+from evenscore.wording import number_text
 
 SHOWN = (SELECTION, "tpr", "fpr", "ppv")
 N_THRESHOLDS = 33

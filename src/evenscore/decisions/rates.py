@@ -18,8 +18,9 @@ from evenscore.errors import require_option
 from evenscore.estimation.spreads import Around, alike_pairs, rate_spread
 from evenscore.marginal.cut import POSITIVE, require_inside, require_score, thresholds_of
 from evenscore.tallies.everyone import all_pairs, has_unlabelled
+from evenscore.tallies.group_sums import CellSums, HigherSums
 from evenscore.tallies.pairs import PairMatrices
-from evenscore.tallies.tally_state import CellSums, HigherSums, Tally
+from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Mask
 

@@ -12,13 +12,14 @@ from evenscore.data.coding import FOLDS
 from evenscore.engines.parts import Recipe
 from evenscore.tallies.blocks import BLOCKS, HIGHER
 from evenscore.tallies.blocks import FOLDED as FOLDED_SUMS
+from evenscore.tallies.group_sums import GroupTally, group_tally
 from evenscore.tallies.item_counting import CountedItems
 from evenscore.tallies.item_sums import ItemLines
 from evenscore.tallies.moments import Moments, Sums
 from evenscore.tallies.pairs import USER_PAIRS, PairSums
 from evenscore.tallies.reshaping import drop_overflow
 from evenscore.tallies.spanning import limit_cross
-from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally, group_tally
+from evenscore.tallies.tally_state import SKETCH, Tally
 from evenscore.tallies.two_way import attach_items
 from evenscore.types import Floats, Ints
 

@@ -12,11 +12,12 @@ from evenscore.data.coding import Users, hashed_users, independent_users, intege
 from evenscore.data.observations import Columns, Observations, empty_split, rows_in_split
 from evenscore.data.splits import Split
 from evenscore.tallies.counting import count
+from evenscore.tallies.group_sums import GroupTally
 from evenscore.tallies.item_counting import CountedItems
 from evenscore.tallies.item_sums import ItemLines
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.spanning import limit_cross
-from evenscore.tallies.tally_state import GroupTally, Tally
+from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.two_way import attach_items, fold_lines
 from evenscore.types import Array
 

@@ -13,11 +13,11 @@ from evenscore.errors import hush
 from evenscore.estimation.bandwidth import NARROWEST, finer_words, settle
 from evenscore.estimation.kernels import Smoother, inverse_weight
 from evenscore.estimation.smoothing import AmongCells, Smoothing, unsmoothed
-from evenscore.tables import figures
 from evenscore.tallies.pairs import PairMatrices
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
+from evenscore.wording import figures
 
 CELLS_A_BANDWIDTH = 8  # at least, where cells are joined
 SIDE_BYTES = 1 << 28  # of dense pair matrices that are kept for the next comparison

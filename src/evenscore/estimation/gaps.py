@@ -19,10 +19,10 @@ from evenscore.estimation.laws import Law, stack, within
 from evenscore.estimation.nulls import Dispersion, Null
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import Scatter, unbalanced_skewness
-from evenscore.tables import figures
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView, quantiles
 from evenscore.types import Floats, Mask
+from evenscore.wording import figures
 
 # What these rest on: docs/parity-tests.md (where a test looks, and its scales) and docs/lattice.md (coarse cells).
 MIN_EFFECTIVE = 10  # a point with fewer effective users on a side is left out

@@ -10,7 +10,8 @@ import numpy as np
 
 from evenscore.errors import listing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, Judgement, VerdictTable, join_reasons, smallest
-from evenscore.tables import figures, label_text, p_words, values_of
+from evenscore.tables import label_text, values_of
+from evenscore.wording import figures, p_words
 
 MOST_REASONS = 2  # why pairs could not be judged, in one sentence; the tables have all
 POWER = 0.8  # with which a minimum detectable gap is found

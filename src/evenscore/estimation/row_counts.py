@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenscore.tables import amount_text
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
+from evenscore.wording import amount_text
 
 MIN_USERS = 100  # of all folds together, for what the folds tell about chance
 QUANTILE = 2.2622  # of Student's t with as many degrees of freedom as there are folds but one, 97.5 %

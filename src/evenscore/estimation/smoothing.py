@@ -19,9 +19,9 @@ from evenscore.estimation.kernels import (
     local_matrix,
     smoother,
 )
+from evenscore.tallies.group_sums import CellSums
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.scale_choice import FEW_VALUES as FEW_VALUES
-from evenscore.tallies.tally_state import CellSums
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenscore.errors import require_option
-from evenscore.tables import number_text, place_text
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
+from evenscore.wording import number_text, place_text
 
 WORST = 2.0  # times the variance of outcomes: the squared error of the outcomes of other people, drawn at random
 SMALLER = 4.0  # times: scores of which both mean and spread are so much smaller than those of outcomes are in another unit

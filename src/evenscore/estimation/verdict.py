@@ -7,7 +7,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from evenscore.tables import Table, p_short
+from evenscore.tables import Table
+from evenscore.wording import p_short
 
 DISPARITY = "disparity"
 PARITY = "parity"

@@ -16,8 +16,8 @@ from evenscore.data.groups import group_columns, groups_of
 from evenscore.data.observations import users_of, without_nulls
 from evenscore.engines import collect
 from evenscore.errors import DataError, OptionError
-from evenscore.tables import dropped_words
 from evenscore.types import Floats, Ints
+from evenscore.wording import dropped_words
 
 
 @dataclass(frozen=True, slots=True)

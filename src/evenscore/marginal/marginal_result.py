@@ -11,7 +11,8 @@ import numpy as np
 
 from evenscore.estimation.pairwise import Formulation, GapPair, GapTest, not_shown
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
-from evenscore.tables import amount_text, figures, json_ready, label_text, p_text, values_of
+from evenscore.tables import json_ready, label_text, values_of
+from evenscore.wording import amount_text, figures, p_text
 
 LABELS = POSITIVE_SIDE, BOTH_SIDES = "positive", "both"
 MIN_EFFECTIVE = 20  # effective users at the threshold that a group needs

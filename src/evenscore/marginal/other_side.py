@@ -21,9 +21,9 @@ from evenscore.estimation.spreads import RateLaw
 from evenscore.marginal.boundary import ONE_SIDED
 from evenscore.marginal.cut import Cut
 from evenscore.marginal.marginal_result import OtherSide
-from evenscore.tables import figures
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
+from evenscore.wording import figures
 
 LEVELS = np.linspace(0.05, 0.95, 20)
 DRAWS = 2000

@@ -12,9 +12,10 @@ from evenscore.errors import renamed
 from evenscore.multiobjective.calibrator import check_weights
 from evenscore.multiobjective.rows import N_FOLDS, ObjectivesSpec
 from evenscore.multiobjective.versions import BEFORE, Objectives, Target, composite_target, read_objectives, row_weights
-from evenscore.tables import Table, number_text, values_of
+from evenscore.tables import Table, values_of
 from evenscore.threads import in_one_thread
 from evenscore.types import Array, Floats, Say
+from evenscore.wording import number_text
 
 
 def squared_errors(objectives: Objectives, targets: Sequence[Target]) -> list[dict[str, Any]]:

@@ -17,9 +17,10 @@ from evenscore.multiobjective.lemma import LemmaTest, lemma_test
 from evenscore.multiobjective.rows import JointRows, ObjectivesSpec
 from evenscore.multiobjective.versions import BEFORE, COMPOSITE, composite_target, read_objectives, single_targets
 from evenscore.parity.parity_result import ParityTest
-from evenscore.tables import as_frame, json_ready, number_text, p_text, values_of
+from evenscore.tables import as_frame, json_ready, values_of
 from evenscore.threads import in_one_thread
 from evenscore.types import Say
+from evenscore.wording import number_text, p_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, Judgem
 from evenscore.multiobjective.versions import Objectives, Target, tally_of
 from evenscore.parity import parity_test
 from evenscore.parity.parity_result import ParityTest
-from evenscore.tables import p_text, values_of
+from evenscore.tables import values_of
+from evenscore.wording import p_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,11 @@ from evenscore.multiobjective.product_kernel import rule_of_thumb
 from evenscore.multiobjective.rows import ObjectivesSpec
 from evenscore.multiobjective.versions import Objectives, read_objectives, row_weights
 from evenscore.parity.methods import Component, Evidence, draw
-from evenscore.tables import json_ready, label_text, number_text, values_of
+from evenscore.tables import json_ready, label_text, values_of
 from evenscore.tallies.axis import backward
 from evenscore.threads import in_one_thread
 from evenscore.types import Array, Floats, Ints, Say
+from evenscore.wording import number_text
 
 PLACES = 25  # combinations of scores to look at, spread like the people
 SAMPLE = 4000  # rows that say how people are spread

@@ -13,11 +13,11 @@ from evenscore.estimation.pairwise import not_shown
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.parity.parity_result import PairTest, Region
-from evenscore.tables import figures
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Mask
+from evenscore.wording import figures
 
 
 def judge(pair: PairTest, p_adjusted: float, alpha: float, tolerance: float | None) -> PairTest:

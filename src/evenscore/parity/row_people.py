@@ -16,10 +16,11 @@ from evenscore.estimation.pairwise import Formulation
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity import Options, chosen_pairs, judge_pairs, parity_test
 from evenscore.parity.parity_result import ParityTest
-from evenscore.tables import Table, json_ready, p_text
+from evenscore.tables import Table, json_ready
 from evenscore.tallies.row_users import rows_as_users
 from evenscore.tallies.tally_state import Tally
 from evenscore.threads import in_one_thread
+from evenscore.wording import p_text
 
 ALIKE = 1.1  # bands that differ by less than this factor are not worth a word
 SMALL = 1e-4

@@ -17,10 +17,10 @@ from evenscore.report.headline import score_name
 from evenscore.report.score_charts import DENSITY_BINS, has_few_values, outcome_limits, share_of_people
 from evenscore.report.sheets import Sheet
 from evenscore.report.ticks import in_json, nice_ticks, percent, score_ticks, short
-from evenscore.tables import decimals
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Floats
+from evenscore.wording import decimals
 
 MOST_GROUPS = 10
 MOST_NAMED, MOST_LETTERS = 8, 15  # lines with names at their ends, and letters of these

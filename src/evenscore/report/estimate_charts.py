@@ -20,8 +20,9 @@ from evenscore.report.chart import Axis, Chart, Panel, Rule, Series
 from evenscore.report.sheets import ALL_GROUPS, Sheet, sheet, with_all_groups
 from evenscore.report.ticks import in_json, nice_ticks, pair_name, percent, short, tick_text
 from evenscore.simulation.study_result import Study
-from evenscore.tables import label_text, p_text
+from evenscore.tables import label_text
 from evenscore.thresholds.thresholds_result import Thresholds
+from evenscore.wording import p_text
 
 MOST_LINES, FEWER_LINES = 30, 16  # of a picture; in a report, whose tables have more
 MOST_ORDERED = 10  # pairs of groups

@@ -18,12 +18,12 @@ from evenscore.report.document import Section
 from evenscore.report.findings import above, below, share_of, unit
 from evenscore.report.pair_charts import pair_title
 from evenscore.report.ticks import short
-from evenscore.tables import number_text
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
 from evenscore.thresholds.thresholds_result import GroupThreshold
 from evenscore.thresholds.tried import Tried, thinned, try_thresholds
 from evenscore.types import Floats
+from evenscore.wording import number_text
 
 MOST_STOPS, CROWDED_STOPS, CROWD = 60, 30, 4
 MOST_GROUPS = 12

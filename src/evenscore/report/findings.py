@@ -17,7 +17,8 @@ from evenscore.ordering import OrderingPair
 from evenscore.parity.parity_result import PairTest, Region
 from evenscore.report.headline import order_claim, order_only, outcome_name, score_name
 from evenscore.report.ticks import percent
-from evenscore.tables import at_least, decimals, label_text, printable
+from evenscore.tables import label_text, printable
+from evenscore.wording import at_least, decimals
 
 NAME = 60  # characters of a group's or a column's name in a sentence
 MOST_LETTERS = 110  # of a list of groups

@@ -23,7 +23,8 @@ from evenscore.report.pair_charts import forest_chart, single_gap_chart
 from evenscore.report.sheets import Sheet, sheet
 from evenscore.report.ticks import percent
 from evenscore.report.words import shown_changes
-from evenscore.tables import at_least, label_text, p_short, printable
+from evenscore.tables import label_text, printable
+from evenscore.wording import at_least, p_short
 
 MOST_FACTS = 3
 

@@ -10,7 +10,8 @@ from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.naming import in_names, label_text
 from evenscore.ordering import RISING
 from evenscore.parity.parity_result import PairTest, ParityTest, Region
-from evenscore.tables import number_text, p_short, printable
+from evenscore.tables import printable
+from evenscore.wording import number_text, p_short
 
 NAME = 40  # characters of a column in a sentence
 

@@ -6,7 +6,8 @@ from evenscore.auditing.audit_result import Audit
 from evenscore.auditing.subject import Subject
 from evenscore.estimation.verdict import INCONCLUSIVE
 from evenscore.naming import in_names
-from evenscore.tables import figures, label_text
+from evenscore.tables import label_text
+from evenscore.wording import figures
 
 MOST_NAMED = 10  # groups that are not judged; the table has all
 MOST_PAIRS = 3  # that could not be compared, with the reason; the JSON has all

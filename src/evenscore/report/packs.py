@@ -12,8 +12,9 @@ from evenscore.decisions.decision_result import DecisionMetrics
 from evenscore.decisions.scoring import KnownMedian
 from evenscore.report.decision_text import COMPARED, RATIOS, without_blanks
 from evenscore.report.markdown import escape
-from evenscore.tables import cell_texts, label_text, number_text
+from evenscore.tables import cell_texts, label_text
 from evenscore.tallies.tally_state import Tally
+from evenscore.wording import number_text
 
 LL144 = (
     "Follows the tables of the final rule of New York City's Department of Consumer and Worker Protection on automated employment "

@@ -21,8 +21,8 @@ from evenscore.report.headline import score_name
 from evenscore.report.score_charts import gap_limits, gap_rules
 from evenscore.report.sheets import Sheet
 from evenscore.report.ticks import nice_ticks, pair_name, percent, score_ticks, short, tick_text
-from evenscore.tables import number_text, p_short, p_text
 from evenscore.types import Floats
+from evenscore.wording import number_text, p_short, p_text
 
 MOST_LINES, FEWER_LINES, MOST_PAIRS = 7, 5, 9  # of the forest, also with long names, and small multiples; the JSON has all
 MOST_READINGS, READINGS = 12, 60  # rows of the table of all pairs

@@ -38,11 +38,11 @@ from evenscore.report.score_charts import curve_panel, gap_panel, pair_name, sco
 from evenscore.report.ticks import percent, short
 from evenscore.saving import as_path, write_whole
 from evenscore.simulation.study_result import Study
-from evenscore.tables import number_text
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
 from evenscore.thresholds.thresholds_result import Thresholds
 from evenscore.types import Floats
+from evenscore.wording import number_text
 
 MOST_GAPS = 6
 KINDS = ("png", "svg", "pdf")

@@ -12,10 +12,10 @@ from evenscore.estimation.smoothing import FEW_VALUES
 from evenscore.parity.parity_result import PairTest, ParityTest
 from evenscore.report.chart import Axis, Limits, Panel, Rule, Series
 from evenscore.report.ticks import percent, score_ticks, short
-from evenscore.tables import p_short
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Floats
+from evenscore.wording import p_short
 
 DENSITY_BINS = 60
 RARE = 0.03  # the share of a band's limits that may lie outside the picture, on either side

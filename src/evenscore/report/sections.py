@@ -25,7 +25,8 @@ from evenscore.report.sheets import Sheet, sheet, with_all_groups
 from evenscore.report.text import group_rows
 from evenscore.report.threshold_sections import fair_section, impact_section, rates_section, threshold_section
 from evenscore.report.words import null_of
-from evenscore.tables import at_least, label_text, p_short, p_words
+from evenscore.tables import label_text
+from evenscore.wording import at_least, p_short, p_words
 
 SHOWN_PAIRS = 12  # rows of a table of pairs; the JSON has all
 SHOWN_NOTES = 10

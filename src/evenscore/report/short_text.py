@@ -15,7 +15,8 @@ from evenscore.naming import in_names, label_text
 from evenscore.report.headline import ordered, score_text, shown_gap, shown_regions, size, verdict_sentence
 from evenscore.report.words import headline, widest_band
 from evenscore.report.wrapping import TABBED, ink, wrap
-from evenscore.tables import at_least, p_short, printable, shorten
+from evenscore.tables import printable, shorten
+from evenscore.wording import at_least, p_short
 
 LINES, PEOPLE_LINES, GROUPS, PAIRS, SUBJECTS = 12, 2, 5, 3, 5
 NAME, SHORTEST = 24, 8  # characters of a group's name in a line with numbers

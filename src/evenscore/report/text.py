@@ -14,7 +14,8 @@ from evenscore.report.limits import MOST_NAMED, limits
 from evenscore.report.short_text import gate_words
 from evenscore.report.words import at_some_scores, gap_words, headline, null_of, subject_sentences, weighted
 from evenscore.report.wrapping import WIDTH, ink, paragraphs
-from evenscore.tables import p_short, text_table
+from evenscore.tables import text_table
+from evenscore.wording import p_short
 
 TOLD = ("tested", "gap", "power", "means", "groups", "decided")  # elsewhere in the text
 

@@ -13,7 +13,8 @@ from evenscore.report.estimate_charts import impact_chart, marginal_chart, thres
 from evenscore.report.findings import amount, group_name, score_words, sentence, unit
 from evenscore.report.sheets import sheet
 from evenscore.report.threshold_text import two_estimates
-from evenscore.tables import label_text, p_short
+from evenscore.tables import label_text
+from evenscore.wording import p_short
 
 SHOWN_PAIRS = 12  # rows of a table of pairs; the JSON has all
 SHOWN_NAMES, FEW_NOTES = 10, 3

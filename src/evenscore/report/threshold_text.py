@@ -8,9 +8,10 @@ from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.naming import own_names
 from evenscore.report.wrapping import WIDTH, paragraphs
-from evenscore.tables import p_short, printable, text_table
+from evenscore.tables import printable, text_table
 from evenscore.tallies.tally_state import Tally
 from evenscore.thresholds.thresholds_result import Thresholds
+from evenscore.wording import p_short
 
 WHERE = ("group", "before", "threshold", "ci_low", "ci_high", "outcome_before", "outcome_after")
 WHOM = ("group", "rate_before", "rate_after", "ratio_before", "ratio_after", "to_positive", "to_negative", "suggestive")

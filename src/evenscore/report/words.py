@@ -17,7 +17,8 @@ from evenscore.ordering import RISING, OrderingTest
 from evenscore.parity.parity_result import PairTest, ParityTest, Region
 from evenscore.report.headline import size, verdict_sentence
 from evenscore.report.limits import limits
-from evenscore.tables import amount_text, figures, label_text, p_text, p_words, place_text
+from evenscore.tables import label_text
+from evenscore.wording import amount_text, figures, p_text, p_words, place_text
 
 NAMED = 6  # groups in a sentence about all
 LEAST_CHANGE = 5e-4  # of a share of decisions, which are told in tenths of a percent

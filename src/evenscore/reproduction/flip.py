@@ -13,8 +13,8 @@ from evenscore.parity import parity_family, parity_test
 from evenscore.parity.methods import AUTO
 from evenscore.parity.parity_result import PairTest, ParityTest
 from evenscore.reproduction.settings import FLIP_BANDWIDTH, FLIP_USERS, ONE, TWO, flip_grid, flip_simulation
-from evenscore.tables import p_text
 from evenscore.tallies.tally_state import Tally
+from evenscore.wording import p_text
 
 BEFORE, POOLED, PER_USER = "before the injection", "after, pooled iid", "after, per user"
 SHIFTS = (-0.05, -0.10, -0.25, -0.50)

@@ -25,13 +25,14 @@ from evenscore.data.splits import Split
 from evenscore.errors import EvenscoreError, FileError
 from evenscore.saving import MOST_BYTES, pack_label, read_whole, unpack_label, write_whole
 from evenscore.tallies.blocks import BLOCKS, REQUIRED, Block
+from evenscore.tallies.group_sums import GroupTally
 from evenscore.tallies.item_sums import MOST_LINES, ItemLines, is_ordered
 from evenscore.tallies.lattice import MAX_CELLS
 from evenscore.tallies.lattice_settings import lattice_from_settings, lattice_settings
 from evenscore.tallies.moments import Sums
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.reshaping import drop_blocks
-from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally
+from evenscore.tallies.tally_state import SKETCH, Tally
 from evenscore.types import Array
 
 MAGIC = b"evenscore tally\n"

@@ -6,7 +6,7 @@ keeps the way back to the row's score. All sums follow in cache-sized chunks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,19 +15,17 @@ from evenscore.data.coding import FOLDS, Users, folds
 from evenscore.data.observations import Observations, one_row_each
 from evenscore.tallies.blocks import CUBES, FOLDED, FOURTHS, HIGHER
 from evenscore.tallies.everyone import attach_everyone, has_unlabelled
+from evenscore.tallies.group_sums import GroupTally, group_tally
 from evenscore.tallies.item_counting import count_items
 from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.packing import CHUNK, Layout, sorted_keys, user_starts
 from evenscore.tallies.pairing import Segments, lengths_from, pair_sums
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.reshaping import drop_overflow
 from evenscore.tallies.spanning import Held, cross_pairs
-from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally, group_tally
+from evenscore.tallies.tally_state import SKETCH, Tally
 from evenscore.tallies.two_way import attach_items
 from evenscore.types import Array, Floats, Ints, Mask, Progress
-
-CHUNK = 1 << 16
-KEY_BITS = 63
-PASS_BITS = 2  # keys longer by so much are made in 2, 4 passes over the rows; codes of users are made denser beyond
 
 
 def count(observations: Observations, lattice: Lattice, progress: Progress | None = None, *, centre: float | None = None) -> Tally:
@@ -36,19 +34,18 @@ def count(observations: Observations, lattice: Lattice, progress: Progress | Non
     if centre is None:
         centre = 0.0 if observations.binary else _mean_outcome(observations)
     users, n_groups = observations.users, len(observations.groups)
-    if _Layout.fitting(users, observations, lattice).bits > KEY_BITS + PASS_BITS:
+    if Layout.fitting(users, observations, lattice).is_long:
         users = users.compact()
-    layout = _Layout.fitting(users, observations, lattice)
-    n_parts = 1 << max(0, layout.bits - KEY_BITS)
+    layout = Layout.fitting(users, observations, lattice)
     counted = [_Group(observations, users, layout, lattice.n_cells, centre) for _ in observations.groups]
     held: list[Held] = [{} for _ in observations.groups]
     keeps = n_groups > 1 and not users.independent  # users may be in several groups
     done = 0
-    for part in range(n_parts):
-        keys = _sorted_keys(observations, lattice, users, layout, n_parts, part)
+    for part in range(layout.n_parts):
+        keys = sorted_keys(observations, lattice, users, layout, part)
         starts = layout.group_starts(keys, n_groups)
         for group in reversed(range(n_groups)):
-            found = counted[group].add(keys[starts[group] :], n_parts, part)
+            found = counted[group].add(keys[starts[group] :], part)
             done += len(keys) - starts[group]
             keys.resize(starts[group], refcheck=False)  # as large as all else together, and no longer needed
             if found is not None:
@@ -90,97 +87,13 @@ def _mean_outcome(observations: Observations) -> float:
     return float(np.mean(known, dtype=np.float64))
 
 
-# Packing
-
-
-def _bits(n: int) -> int:
-    return max(1, int(n - 1).bit_length())
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """How many bits of a key group, user, cell and row have: group | user | cell | outcome | row."""
-
-    row: int
-    cell: int
-    user: int
-    group: int
-
-    @classmethod
-    def fitting(cls, users: Users, observations: Observations, lattice: Lattice) -> _Layout:
-        """As few bits as all rows can do with."""
-        n_groups = len(observations.groups)
-        return cls(_bits(observations.n_rows), _bits(lattice.n_cells), _bits(users.span), _bits(n_groups) if n_groups > 1 else 0)
-
-    @property
-    def bits(self) -> int:
-        return self.group + self.user + self.cell + 1 + self.row
-
-    @property
-    def group_shift(self) -> int:
-        return min(self.bits, KEY_BITS) - self.group
-
-    def pack(self, group: Array, user: Ints, cell: Ints, positive: Ints, row: Ints) -> Ints:
-        key = user << (self.row + 1 + self.cell)
-        key |= cell << (self.row + 1)
-        key |= positive << self.row | row
-        key |= group.astype(np.int64) << self.group_shift
-        return key
-
-    def group_starts(self, keys: Ints, n_groups: int) -> list[int]:
-        return [0, *np.searchsorted(keys, np.arange(1, n_groups) << self.group_shift).tolist()]
-
-    def rows(self, key: Ints) -> Ints:
-        return key & ((1 << self.row) - 1)
-
-    def positive(self, key: Ints) -> Mask:
-        return (key >> self.row & 1).astype(bool)
-
-    def cells(self, key: Ints) -> Ints:
-        return key >> (self.row + 1) & ((1 << self.cell) - 1)
-
-    def user_cells(self, key: Ints) -> Ints:
-        return key >> (self.row + 1)
-
-    def owners(self, key: Ints) -> Ints:
-        return key >> (self.row + 1 + self.cell)
-
-    def users(self, key: Ints) -> Ints:
-        return self.owners(key & ((1 << self.group_shift) - 1))
-
-
-def _sorted_keys(observations: Observations, lattice: Lattice, users: Users, layout: _Layout, n_parts: int, part: int) -> Ints:
-    """Keys of the rows of users in this part, in order."""
-    keys = np.empty(observations.n_rows, dtype=np.int64)
-    filled = 0
-    for start in range(0, observations.n_rows, CHUNK):
-        number = np.arange(start, min(start + CHUNK, observations.n_rows))
-        rows: slice | Ints = slice(start, start + CHUNK)
-        user = users.codes[rows].astype(np.int64)
-        user -= users.low
-        if n_parts > 1:
-            rows = number = number[user % n_parts == part]
-            user = user[number - start] // n_parts
-        positive = np.zeros(len(user), dtype=np.int64)
-        if observations.binary:
-            positive = observations.outcome[rows].astype(np.int64)
-            if observations.labelled is not None:
-                positive *= observations.labelled[rows]
-        cell = lattice.cell(observations.score[rows])
-        keys[filled : filled + len(user)] = layout.pack(observations.group[rows], user, cell, positive, number)
-        filled += len(user)
-    keys.resize(filled, refcheck=False)
-    keys.sort()
-    return keys
-
-
 class _Group:
     """One group while it is counted; running sums are (2 weightings, ..., n_cells), own: the pair sums of each row with itself.
 
     With w a row's weight, x its score, y its outcome less the centre: W, Y, X, Y2 are sums of w, w y, w x, w y^2 by user fold, XY
     of w x y, V_k of w^2 y^k; U is the weight of rows without an outcome, A that of all rows."""
 
-    def __init__(self, observations: Observations, users: Users, layout: _Layout, n_cells: int, centre: float) -> None:
+    def __init__(self, observations: Observations, users: Users, layout: Layout, n_cells: int, centre: float) -> None:
         self.observations, self.users, self.layout, self.n_cells, self.centre = observations, users, layout, n_cells, centre
         self.n_users = self.n_rows = self.n_unlabelled = 0
         self.pairs: PairSums | None = None
@@ -194,14 +107,14 @@ class _Group:
         if observations.count is not None:  # V takes a repeated row for several; with itself it is one row of so much more weight
             self.own = {name: np.zeros((2, n_cells)) for name in self.own}
 
-    def add(self, keys: Ints, n_parts: int, part: int) -> tuple[Ints, Segments] | None:
+    def add(self, keys: Ints, part: int) -> tuple[Ints, Segments] | None:
         """Add the rows of the group with these keys; returns its labelled users and their rows."""
         known = self.observations.labelled
         keys = keys if known is None or len(keys) == 0 else self._count_unlabelled(keys, known)
         if len(keys) == 0:
             return None
-        starts = _starts(self.layout, keys)
-        codes = self.layout.users(keys[starts]) * n_parts + part
+        starts = user_starts(self.layout, keys)
+        codes = self.layout.users(keys[starts]) * self.layout.n_parts + part
         hashes = _hashes(self.users, codes)
         self.smallest = np.union1d(self.smallest, _smallest(hashes))[:SKETCH]
         fold = folds(hashes)
@@ -229,7 +142,7 @@ class _Group:
     def _count_unlabelled(self, keys: Ints, known: Mask) -> Ints:
         """Add U and A; returns the keys of the labelled rows."""
         count, weights = self.observations.count, self.observations.weight
-        starts = _starts(self.layout, keys)
+        starts = user_starts(self.layout, keys)
         row, cell = self.layout.rows(keys), self.layout.cells(keys)
         labelled = known[row]
         repeat = np.ones(len(keys)) if count is None else count[row].astype(np.float64)
@@ -399,12 +312,3 @@ def _hashes(users: Users, codes: Ints) -> Ints:
 
 def _smallest(hashes: Ints) -> Ints:
     return np.sort(hashes if len(hashes) <= SKETCH else np.partition(hashes, SKETCH)[:SKETCH])
-
-
-def _starts(layout: _Layout, keys: Ints) -> Ints:
-    """Where each user's rows begin."""
-    starts = [np.zeros(1, dtype=np.int64)]
-    for start in range(0, len(keys), CHUNK):
-        users = layout.owners(keys[max(start - 1, 0) : start + CHUNK])
-        starts.append(np.flatnonzero(users[1:] != users[:-1]) + max(start - 1, 0) + 1)
-    return np.concatenate(starts)

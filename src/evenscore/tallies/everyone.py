@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from evenscore.tallies.blocks import ALL_PAIRS, ALL_ROWS, EVERYONE
+from evenscore.tallies.group_sums import GroupTally
 from evenscore.tallies.moments import Sums
 from evenscore.tallies.pairs import PairSums
-from evenscore.tallies.tally_state import GroupTally, Tally
+from evenscore.tallies.tally_state import Tally
 from evenscore.types import Floats
 
 

@@ -14,11 +14,12 @@ from evenscore.data.observations import Columns
 from evenscore.errors import MergeError, listing
 from evenscore.tallies.blocks import EVERYONE
 from evenscore.tallies.everyone import complete
+from evenscore.tallies.group_sums import GroupTally
 from evenscore.tallies.item_sums import MOST_LINES, ItemLines
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.reshaping import drop_blocks, recentre, remap
-from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally
+from evenscore.tallies.tally_state import SKETCH, Tally
 from evenscore.types import Floats, Ints
 
 

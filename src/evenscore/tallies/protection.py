@@ -13,11 +13,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from evenscore.tallies.group_sums import GroupTally
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.moments import Sums
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.reshaping import recentre
-from evenscore.tallies.tally_state import GroupTally, Tally
+from evenscore.tallies.tally_state import Tally
 from evenscore.types import Floats, Ints
 
 DOMINANT = 8.0  # squares of a cell before merging, over what a merged cell usually has: beyond it one person may stand out

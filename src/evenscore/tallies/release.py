@@ -13,13 +13,14 @@ import numpy as np
 
 from evenscore.errors import DataError, listing, require_count, shortened
 from evenscore.tallies.blocks import BLOCKS, REQUIRED
+from evenscore.tallies.group_sums import GroupTally
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.lattice_settings import lattice_from_settings, lattice_settings
 from evenscore.tallies.moments import Sums
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.protection import clipped, rounded, score_limits, within_limits
 from evenscore.tallies.reshaping import drop_blocks, remap
-from evenscore.tallies.tally_state import GroupTally, Tally
+from evenscore.tallies.tally_state import Tally
 from evenscore.types import Floats, Ints
 
 ROUNDING = 1e-9

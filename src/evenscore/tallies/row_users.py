@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from evenscore.tallies.blocks import EVERYONE, ITEMS
+from evenscore.tallies.group_sums import GroupTally
 from evenscore.tallies.moments import WEIGHTINGS, Sums
 from evenscore.tallies.pairs import USER_PAIRS, PairSums
-from evenscore.tallies.tally_state import GroupTally, Tally
+from evenscore.tallies.tally_state import Tally
 from evenscore.types import Floats
 
 BY_ROW = [WEIGHTINGS.index("row")] * len(WEIGHTINGS)

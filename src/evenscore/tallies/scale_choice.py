@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenscore.tables import figures
 from evenscore.tallies.lattice import Lattice
 from evenscore.types import Floats
+from evenscore.wording import figures
 
 WINDOW = 0.5  # standard deviations within groups: a bandwidth to either side for 1,400 people by the rule of thumb, 1.06 sd M^-1/5
 NORMAL = 0.1974  # the share of a normal distribution in such a window at its middle

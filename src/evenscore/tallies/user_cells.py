@@ -11,13 +11,14 @@ from evenscore.data.coding import FOLDS, Users, folds
 from evenscore.data.observations import Observations
 from evenscore.tallies.blocks import CUBES, FOLDED, FOURTHS, HIGHER, VECTORS
 from evenscore.tallies.everyone import attach_everyone
+from evenscore.tallies.group_sums import GroupTally, group_tally
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.moments import Moments
 from evenscore.tallies.pairing import Segments, cross_sums, lengths_from, pair_sums
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.reshaping import drop_overflow
 from evenscore.tallies.spanning import segment_pairs
-from evenscore.tallies.tally_state import SKETCH, GroupTally, Tally, group_tally
+from evenscore.tallies.tally_state import SKETCH, Tally
 from evenscore.types import Array, Floats, Ints
 
 UserCells = dict[str, Array]

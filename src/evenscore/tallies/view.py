@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from evenscore.tables import label_text
+from evenscore.tallies.group_sums import CellSums, FoldSums, HigherSums
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.moments import sum_cells
 from evenscore.tallies.pairs import PairMatrices
-from evenscore.tallies.tally_state import CellSums, FoldSums, HigherSums, Tally
+from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.two_way import few_words
 from evenscore.types import Floats, Ints
 

@@ -17,7 +17,6 @@ from evenscore.estimation.gaps import ROUNDING
 from evenscore.estimation.inference import seeded
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.marginal.cut import Cut, cut_words, make_cuts
-from evenscore.tables import figures
 from evenscore.tallies.tally_state import WEIGHTINGS, Tally, require_groups
 from evenscore.tallies.two_way import require_enough
 from evenscore.tallies.view import GroupView
@@ -26,6 +25,7 @@ from evenscore.thresholds.solver import Ladder, solve
 from evenscore.thresholds.strictness_curves import Rung, draw_curves, make_rung, ranks
 from evenscore.thresholds.thresholds_result import STRATEGIES, GroupThreshold, Rates, ThresholdCurve, Thresholds
 from evenscore.types import Floats
+from evenscore.wording import figures
 
 FEWEST_USERS = 10  # a group with fewer keeps its threshold
 CLEAR = 2.5  # standard errors by which a curve must fall before that is worth a word

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenscore.calibration.matching import match_groups, read_scores
-from evenscore.tables import Table, json_ready, label_text, number_text, values_of
+from evenscore.tables import Table, json_ready, label_text, values_of
 from evenscore.types import Floats, Mask
+from evenscore.wording import number_text
 
 STRATEGIES = ("rate", "raise", "lower", "target")
 WORDS = {

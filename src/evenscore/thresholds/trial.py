@@ -33,12 +33,13 @@ from evenscore.estimation.verdict import PARITY
 from evenscore.marginal import marginal_test
 from evenscore.marginal.cut import POSITIVE
 from evenscore.saving import as_path
-from evenscore.tables import Table, figures, json_ready, label_text, number_text, p_text
+from evenscore.tables import Table, json_ready, label_text
 from evenscore.tallies.tally_state import WEIGHTINGS, Tally
 from evenscore.thresholds import solve_thresholds
 from evenscore.thresholds.record import Round, Settings, Step, load_trial, save_trial
 from evenscore.thresholds.thresholds_result import STRATEGIES, GroupThreshold
 from evenscore.types import Mask
+from evenscore.wording import figures, number_text, p_text
 
 RESOLUTION = 1 << 20
 
