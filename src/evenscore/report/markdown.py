@@ -9,7 +9,8 @@ from evenscore.report.words import audit_sentences, headline
 from evenscore.tables import cell_texts, printable
 
 SIGNS = {"disparity": "❌", "inconclusive": "⚪", "parity": "✅"}
-SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~$@&-])")
+# Signs that mean something anywhere, an underscore that is not inside a word, and a sign that could begin a list.
+SPECIAL = re.compile(r"([\\`*{}\[\]#|~$@&]|(?<![^\W_])_|_(?![^\W_])|^[-+]|(?<!\S)[-+](?=\s))")
 AS_ENTITIES = str.maketrans({"<": "&lt;", ">": "&gt;"})
 
 
@@ -44,5 +45,7 @@ def escape(text: str) -> str:
 
     >>> escape("<b>*x*|y")
     '&lt;b&gt;\\\\*x\\\\*\\\\|y'
+    >>> escape("-0.2 (race_blind)")
+    '\\\\-0.2 (race_blind)'
     """
     return SPECIAL.sub(r"\\\1", printable(text, 600)).translate(AS_ENTITIES)

@@ -125,7 +125,7 @@ def _ll144_table(columns: tuple[str, ...], tally: Tally, result: DecisionMetrics
     percent = f"{100 * (1 - result.alpha):g} % limits"
     weighted = tally.columns is not None and tally.columns.weight is not None  # then rates are no shares of the applicants
     for group, row in zip(result.groups, result.impact_ratios, strict=True):
-        limits = f"{number_text(row['ci_low'])} to {number_text(row['ci_high'])}" if np.isfinite(row["ci_low"]) else "–"
+        limits = f"{row['ci_low']:.4f} to {row['ci_high']:.4f}" if np.isfinite(row["ci_low"]) else "–"
         applicants = tally.n_rows[group] + tally.n_unlabelled[group]
         selected = {} if weighted else {counted: round(row["selection_rate"] * applicants)}
         rates = {rate: row["selection_rate"], "Impact ratio": row["ratio"], percent: limits}
