@@ -43,6 +43,20 @@ def unit_edges(cells: int) -> tuple[float, ...]:
     return tuple(np.unique(np.concatenate([lower, 1 - lower])).tolist())
 
 
+def even_edges(low: float, high: float, cells: int, scale: str, open_ended: bool) -> Floats:
+    """Inner edges of equal cells on a scale; with end cells beyond, the limits are edges too."""
+    axis = np.linspace(forward(low, scale), forward(high, scale), cells - 1 if open_ended else cells + 1)
+    edges = backward(axis, scale)
+    edges[0], edges[-1] = low, high
+    return edges if open_ended else edges[1:-1]
+
+
+def outer_edges(inner: Floats) -> Floats:
+    """Inner edges with two more, so that an end cell without an end is as wide as others."""
+    width = (inner[-1] - inner[0]) / (len(inner) - 1) if len(inner) > 1 else 1.0
+    return np.concatenate([[inner[0] - width], inner, [inner[-1] + width]])
+
+
 def with_cuts(edges: Floats, cuts: Iterable[float]) -> Floats:
     """The edges with each cut among them; a cut takes the place of the nearest edge that is not a cut itself."""
     edges = np.array(edges, dtype=np.float64)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from evenscore.errors import DataError, OptionError, is_finite, require_count, require_option, shortened
 from evenscore.tallies.axis import TIED, Quantiles, backward, end_values_inside, forward, inside_unit, rank_limits, typical_width
 from evenscore.tallies.edges import MAX_CELLS as MAX_CELLS
-from evenscore.tallies.edges import few_distinct, find_in_unit, find_near_even, unit_edges, with_cuts
+from evenscore.tallies.edges import even_edges, few_distinct, find_in_unit, find_near_even, outer_edges, unit_edges, with_cuts
 from evenscore.types import Floats, Ints
 
 SCALES = ("auto", "score", "logit", "rank")
@@ -87,13 +87,8 @@ class Lattice:
             raise OptionError(f"cells={cells}: a lattice with end cells needs at least 3")
         if scale == "logit":
             low, high = (float(np.clip(limit, 1e-6, 1 - 1e-6)) for limit in (low, high))
-        if scale == "auto" and not open_ended:
-            edges = np.array(unit_edges(cells))
-        else:
-            axis = np.linspace(forward(low, scale), forward(high, scale), cells - 1 if open_ended else cells + 1)
-            edges = backward(axis, scale)
-            edges[0], edges[-1] = low, high
-            edges = edges if open_ended else edges[1:-1]
+        unit = scale == "auto" and not open_ended
+        edges = np.array(unit_edges(cells)) if unit else even_edges(low, high, cells, scale, open_ended)
         self._set(with_cuts(edges, cuts), None, scale, float(low), float(high), open_ended, cells, *unchosen(scale))
 
     def _set(self, *parts: Any) -> None:
@@ -286,11 +281,7 @@ class Lattice:
         return self._limits(self.edges, endless=self.open_ended)
 
     def _limits(self, inner: Floats, *, endless: bool) -> Floats:
-        """Inner edges with the ends of the range; an end cell without an end is as wide as others."""
-        if not endless or len(inner) == 0:
-            return np.concatenate([[self.low], inner, [self.high]])
-        width = (inner[-1] - inner[0]) / (len(inner) - 1) if len(inner) > 1 else 1.0
-        return np.concatenate([[inner[0] - width], inner, [inner[-1] + width]])
+        return outer_edges(inner) if endless and len(inner) else np.concatenate([[self.low], inner, [self.high]])
 
     @property
     def cell_widths(self) -> Floats:
@@ -384,22 +375,18 @@ class Lattice:
         # At the upper end of a tied cell as well: people there have its score, or one of the next cell.
         return np.where(np.isnan(after), self.ties[np.searchsorted(inner, positions, side="left")], after)
 
+    @property
+    def _kind(self) -> tuple[Any, ...]:
+        """What two lattices with the same edges must share to be the same; of one that chooses its scale, not what it chose."""
+        return "auto" if self.auto else self.scale, self.discrete, self.open_ended, self.low, self.high
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Lattice):
             return NotImplemented
-        return (
-            (self.scale == other.scale or (self.auto and other.auto))
-            and self.auto == other.auto
-            and self.discrete == other.discrete
-            and self.open_ended == other.open_ended
-            and (self.low, self.high) == (other.low, other.high)
-            and np.array_equal(self.edges, other.edges)
-        )
+        return self._kind == other._kind and np.array_equal(self.edges, other.edges)
 
     def __hash__(self) -> int:
-        return hash(
-            ("auto" if self.auto else self.scale, self.discrete, self.open_ended, self.low, self.high, self.edges.tobytes())
-        )
+        return hash((*self._kind, self.edges.tobytes()))
 
     def __repr__(self) -> str:
         kind = f"{self.n_cells} values" if self.discrete else f"{self.n_cells} cells"
