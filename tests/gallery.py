@@ -24,7 +24,7 @@ from browser import start  # noqa: E402
 
 import evenscore as es  # noqa: E402
 
-EXAMPLES = TESTS.parent / "examples"
+EXAMPLES = Path(os.path.relpath(TESTS.parent / "examples"))  # as somebody types it: pages give the path that was given
 VIEWS = ("1280", "open", "390", "dark", "print")
 COLUMN, ROW = 330, 900  # pixels of the contact sheet
 
@@ -44,10 +44,9 @@ def ncaa():
     return es.audit(EXAMPLES / "ncaa/ncaa_in_game.parquet", **columns, title="Live forecasts, men and women")
 
 
-def nhanes():
+def nhanes(path=EXAMPLES / "nhanes/nhanes_diabetes.parquet"):
     """A disparity among four groups, a threshold, a repair."""
     columns = {"score": "score_blind", "outcome": "diabetes", "group": "race", "user": "seqn"}
-    path = EXAMPLES / "nhanes/nhanes_diabetes.parquet"
     return es.audit(path, **columns, threshold=0.05, nulls="drop", title="Screening for diabetes")
 
 

@@ -2,6 +2,8 @@
 
 import base64
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 from browser import complaints, dark, needs_chromium, open_page, requests, start, violations
@@ -67,6 +69,19 @@ def test_the_audit_of_nhanes_is_short(driver, write):
     heights = "return [...document.querySelectorAll('.next .option')].map((each) => each.getClientRects().length)"
     assert set(driver.execute_script(heights)) == {1}  # no line ends within "--user"
     assert "--nulls drop" in driver.find_element("css selector", ".next code").text  # so that it reads the same rows
+
+
+def test_the_next_step_is_on_the_first_screen_also_with_a_long_path(driver, tmp_path, monkeypatch):
+    """The command gives the path that was given, which may be long."""
+    folder = Path("a folder of a project with a long name") / "and one more inside"
+    (tmp_path / folder).mkdir(parents=True)
+    shutil.copy(gallery.EXAMPLES / "nhanes/nhanes_diabetes.parquet", tmp_path / folder)
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.html"
+    gallery.nhanes(folder / "nhanes_diabetes.parquet").to_html(page)
+    open_page(driver, page)
+    assert driver.find_element("css selector", ".next code").text.count("and one more inside") == 1
+    assert 0 < driver.execute_script("return document.querySelector('.next').getBoundingClientRect().bottom") <= 900
 
 
 def test_a_single_pair_is_drawn_once(driver, write):
