@@ -8,7 +8,7 @@ import pytest
 import evenscore as es
 from data import as_dict, repeated_users
 from evenscore.naming import own_names
-from evenscore.ordering import judge_order
+from evenscore.ordering.ordering_result import judge_order
 
 NAMES = {"score": "s", "outcome": "y", "group": "g", "user": "u"}
 

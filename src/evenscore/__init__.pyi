@@ -43,8 +43,8 @@ from evenscore.multiobjective.lemma import LemmaTest as LemmaTest
 from evenscore.multiobjective.lemma import joint_calibration_test as joint_calibration_test
 from evenscore.multiobjective.sweep import WeightSweep as WeightSweep
 from evenscore.multiobjective.sweep import sweep_weights as sweep_weights
-from evenscore.ordering import OrderingTest as OrderingTest
 from evenscore.ordering import ordering_test as ordering_test
+from evenscore.ordering.ordering_result import OrderingTest as OrderingTest
 from evenscore.parity import parity_test as parity_test
 from evenscore.parity.parity_result import ParityTest as ParityTest
 from evenscore.parity.row_people import RowsAsPeople as RowsAsPeople

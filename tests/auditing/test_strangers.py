@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import evenscore as es
-from evenscore.ordering import FALLING, RISING
+from evenscore.ordering.ordering_result import FALLING, RISING
 from evenscore.report.findings import state
 from evenscore.report.wrapping import wrap
 from evenscore.wording import amount_text, figures

@@ -25,7 +25,8 @@ from evenscore.estimation.point_pairs import OwnCurve, PointPairs, own_curves, p
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, combine, join_reasons
 from evenscore.false_alarms import choose_tests
-from evenscore.ordering import RISING, SIGN, OrderingPair, OrderingTest, judge_order, none_shown, order_pair
+from evenscore.ordering import SIGN, order_pair
+from evenscore.ordering.ordering_result import RISING, OrderingPair, OrderingTest, judge_order, none_shown
 from evenscore.parity.outside import SHARE, joint_p_value
 from evenscore.parity.parity_result import PairTest, ParityTest
 from evenscore.tables import json_ready, values_of

@@ -22,7 +22,7 @@ from evenscore.impact.impact_result import Impact
 from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.miscalibration.error_result import CalibrationError
 from evenscore.naming import GroupNames, in_names, label_text, plain_label
-from evenscore.ordering import OrderingTest
+from evenscore.ordering.ordering_result import OrderingTest
 from evenscore.parity.parity_result import ParityTest
 from evenscore.parity.row_people import RowsAsPeople
 from evenscore.parity.two_keys import TwoKeys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenscore.estimation.verdict import DISPARITY, PARITY, largest
-from evenscore.ordering import OrderingTest
+from evenscore.ordering.ordering_result import OrderingTest
 from evenscore.parity.parity_result import PairTest, ParityTest
 from evenscore.wording import amount_text
 

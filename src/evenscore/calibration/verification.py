@@ -18,7 +18,8 @@ from evenscore.engines import tally as make_tally
 from evenscore.errors import OptionError
 from evenscore.estimation.verdict import PARITY, largest
 from evenscore.naming import use_columns
-from evenscore.ordering import OrderingTest, ordering_test
+from evenscore.ordering import ordering_test
+from evenscore.ordering.ordering_result import OrderingTest
 from evenscore.parity import parity_test
 from evenscore.parity.parity_result import ParityTest
 from evenscore.tables import Table, json_ready, label_text

@@ -14,7 +14,7 @@ from evenscore.false_alarms.placebo_result import Placebo
 from evenscore.impact.impact_result import CLASSIFICATION, Impact
 from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.miscalibration.error_result import CalibrationError
-from evenscore.ordering import OrderingTest
+from evenscore.ordering.ordering_result import OrderingTest
 from evenscore.planning import Plan
 from evenscore.report.chart import Axis, Chart, Panel, Rule, Series
 from evenscore.report.sheets import ALL_GROUPS, Sheet, sheet, with_all_groups

@@ -13,7 +13,7 @@ from evenscore.auditing.audit_result import Audit
 from evenscore.auditing.subject import Subject
 from evenscore.calibration.repair_state import NOT_SHOWN, SHOWN, UNJUDGED, UNTESTED, VERIFIED
 from evenscore.estimation.verdict import DISPARITY, PARITY
-from evenscore.ordering import OrderingPair
+from evenscore.ordering.ordering_result import OrderingPair
 from evenscore.parity.parity_result import PairTest, Region
 from evenscore.report.headline import order_claim, order_only, outcome_name, score_name
 from evenscore.report.ticks import percent

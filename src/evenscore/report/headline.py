@@ -8,7 +8,7 @@ from evenscore.auditing.subject import Subject
 from evenscore.estimation.pairwise import GapPair
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.naming import in_names, label_text
-from evenscore.ordering import RISING
+from evenscore.ordering.ordering_result import RISING
 from evenscore.parity.parity_result import PairTest, ParityTest, Region
 from evenscore.tables import printable
 from evenscore.wording import number_text, p_short

@@ -26,7 +26,7 @@ from evenscore.marginal.marginal_result import MarginalTest
 from evenscore.miscalibration.error_result import CalibrationError
 from evenscore.multiobjective.sweep import WeightSweep
 from evenscore.naming import GroupNames
-from evenscore.ordering import OrderingTest
+from evenscore.ordering.ordering_result import OrderingTest
 from evenscore.parity.parity_result import ParityTest
 from evenscore.parity.row_people import RowsAsPeople
 from evenscore.planning import Plan

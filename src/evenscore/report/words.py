@@ -13,7 +13,7 @@ from evenscore.auditing.subject import Subject
 from evenscore.estimation.verdict import DISPARITY, PARITY
 from evenscore.miscalibration.error_result import ErrorEstimate
 from evenscore.naming import in_names
-from evenscore.ordering import RISING, OrderingTest
+from evenscore.ordering.ordering_result import RISING, OrderingTest
 from evenscore.parity.parity_result import PairTest, ParityTest, Region
 from evenscore.report.headline import size, verdict_sentence
 from evenscore.report.limits import limits

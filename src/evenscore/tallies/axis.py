@@ -10,6 +10,9 @@ from numpy.typing import ArrayLike
 
 from evenscore.types import Floats, Ints
 
+TAIL = 0.0005  # beyond these quantiles scores share an end cell, so that one outlier spoils nothing
+HALF = (0.25, 0.75)  # quantiles between which half of the rows lie
+CROWDED = 1 / 8  # of the range: when half of the rows lie closer together, equal cells would be too coarse for them
 TIED = 0.05  # of all people in one cell, and
 ALONE = 4  # times as many as in either neighbour: they have one score, and the cell is a point
 
@@ -91,6 +94,12 @@ class Quantiles:
         ranks = [rank for place in places for rank in (int(place), min(int(place) + 1, self.n_rows - 1))]
         pairs = self.at_ranks(np.array(ranks)).reshape(-1, 2)
         return [float(np.quantile(pair, place - int(place))) for pair, place in zip(pairs, places, strict=True)]
+
+    def central_range(self) -> tuple[float, float, bool]:
+        """The range of all scores but the outermost, and whether half of the rows crowd in a small part of it."""
+        low, below, above, high = self.between(TAIL, *HALF, 1 - TAIL)
+        crowded = above - below < CROWDED * (high - low)
+        return (low, high, crowded) if low < high else (self.low, self.high, crowded)
 
     def at_or_above(self, shares: Floats) -> Floats:
         """The smallest scores with at least these shares of rows at or below them: ``method="inverted_cdf"``."""

@@ -7,6 +7,7 @@ is exact: ``score >= cut`` and ``cell >= first cell of the cut`` are the same st
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,8 @@ from evenscore.tallies.edges import even_edges, few_distinct, find_in_unit, find
 from evenscore.types import Floats, Ints
 
 SCALES = ("auto", "score", "logit", "rank")
-TAIL = 0.0005  # beyond these quantiles scores share an end cell, so that one outlier spoils nothing
-HALF = (0.25, 0.75)  # quantiles between which half of the rows lie
-CROWDED = 1 / 8  # of the range: when half of the rows lie closer together, equal cells would be too coarse for them
 APART = 1e-9  # of the range: scores that are closer to a tie belong to it
-ORDER = ("edges", "values", "scale", "low", "high", "open_ended", "max_cells", "auto", "weight", "reason", "ties")
+PARTS = ("edges", "values", "scale", "low", "high", "open_ended", "max_cells", "auto", "weight", "reason", "ties")
 
 
 class Lattice:
@@ -58,7 +56,7 @@ class Lattice:
     # "auto" itself, weight None and no reason as long as nobody is in them. ties: (n_cells,), the score of a cell in which most
     # people have one and the same, nan for others; None where there are none.
 
-    __slots__ = (*ORDER, "_axis")
+    __slots__ = (*PARTS, "_axis")
 
     edges: Floats
     values: Floats | None
@@ -86,43 +84,49 @@ class Lattice:
         if open_ended and cells < 3:
             raise OptionError(f"cells={cells}: a lattice with end cells needs at least 3")
         if scale == "logit":
-            low, high = (float(np.clip(limit, 1e-6, 1 - 1e-6)) for limit in (low, high))
+            low, high = inside_unit(low, high)
         unit = scale == "auto" and not open_ended
         edges = np.array(unit_edges(cells)) if unit else even_edges(low, high, cells, scale, open_ended)
-        self._set(with_cuts(edges, cuts), None, scale, float(low), float(high), open_ended, cells, *unchosen(scale))
+        edges = with_cuts(edges, cuts)
+        self._set(edges=edges, scale=scale, low=float(low), high=float(high), open_ended=open_ended, max_cells=cells)
 
-    def _set(self, *parts: Any) -> None:
-        parts[0].setflags(write=False)
-        for name, value in zip(ORDER, parts, strict=True):
+    def _set(self, **parts: Any) -> None:
+        """Set every part, once; what is not given is that of cells which nobody is in yet."""
+        unused = {"values": None, "auto": parts["scale"] == "auto", "weight": None, "reason": "", "ties": None}
+        parts["edges"].setflags(write=False)
+        for name, value in (unused | parts).items():
             object.__setattr__(self, name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Lattice._make, tuple(getattr(self, name) for name in ORDER)
+        return partial(Lattice._of, **self._parts), ()
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Lattice does not change; make a new one")
 
     @classmethod
-    def _make(cls, *parts: Any) -> Lattice:
+    def _of(cls, **parts: Any) -> Lattice:
         lattice = cls.__new__(cls)
-        lattice._set(*parts)
+        lattice._set(**parts)
         return lattice
+
+    @property
+    def _parts(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in PARTS}
+
+    def _with(self, **changes: Any) -> Lattice:
+        return Lattice._of(**self._parts | changes)
 
     def on_scale(self, scale: str, weight: Floats | None, reason: str) -> Lattice:
         """The same cells, with the scale that was chosen for people of this weight in them, and why."""
-        kept = (getattr(self, name) for name in ORDER[3:-3])
-        return Lattice._make(self.edges, self.values, scale, *kept, weight, reason, None)
+        return self._with(scale=scale, weight=weight, reason=reason, ties=None)
 
     def only_on(self, scale: str, weight: Floats) -> Lattice:
         """The same cells on this scale and no other, for people of this weight in them."""
-        kept = (getattr(self, name) for name in ("low", "high", "open_ended", "max_cells"))
-        return Lattice._make(self.edges, self.values, scale, *kept, False, weight, "", self.ties)
+        return self._with(scale=scale, auto=False, weight=weight, reason="")
 
     def with_ties(self, ties: Floats | None) -> Lattice:
         """The same cells, with the score that most people of a cell share."""
-        if ties is None and self.ties is None:
-            return self
-        return Lattice._make(*(getattr(self, name) for name in ORDER[:-1]), ties)
+        return self if ties is None and self.ties is None else self._with(ties=ties)
 
     @property
     def unread(self) -> Lattice:
@@ -145,8 +149,10 @@ class Lattice:
         if scale == "logit" and not (points[0] >= 0 and points[-1] <= 1):
             raise OptionError(f"scale='logit' needs scores between 0 and 1; they run from {points[0]:g} to {points[-1]:g}")
         points.setflags(write=False)
-        limits = float(points[0]), float(points[-1])
-        return cls._make(points[1:].copy(), points, scale, *limits, False, max_cells, *unchosen(scale))
+        low, high = float(points[0]), float(points[-1])
+        return cls._of(
+            edges=points[1:].copy(), values=points, scale=scale, low=low, high=high, open_ended=False, max_cells=max_cells
+        )
 
     @classmethod
     def from_scores(cls, scores: ArrayLike, *, cells: int = MAX_CELLS, cuts: Iterable[float] = (), scale: str = "auto") -> Lattice:
@@ -178,23 +184,20 @@ class Lattice:
             return cls(0.0, 1.0, cells=cells, cuts=cuts, scale=scale)
         if scale == "rank":
             return cls._by_rank(scores, cells, cuts, scale)
-        inner_low, below, above, inner_high = scores.between(TAIL, *HALF, 1 - TAIL)
-        if scale == "auto" and above - below < CROWDED * (inner_high - inner_low):
+        low, high, crowded = scores.central_range()
+        if scale == "auto" and crowded:
             return cls._by_rank(scores, cells, cuts, scale)
-        if not inner_low < inner_high:
-            inner_low, inner_high = low, high
-        if scale == "logit":
-            inner_low, inner_high = inside_unit(inner_low, inner_high)
-        return cls(inner_low, inner_high, cells=cells, cuts=cuts, scale=scale)
+        return cls(low, high, cells=cells, cuts=cuts, scale=scale)
 
     @classmethod
     def _by_rank(cls, scores: Quantiles, cells: int, cuts: Iterable[float], scale: str) -> Lattice:
         """Cells with equal numbers of rows."""
         edges, times = np.unique(scores.at_or_above(np.linspace(0, 1, cells + 1)), return_counts=True)
-        limits = float(edges[0]), float(edges[-1])
+        low, high = float(edges[0]), float(edges[-1])
         # A score that many have is a cell of its own.
-        edges = np.union1d(edges, edges[:-1][times[:-1] > TIED * cells] + APART * (limits[1] - limits[0]))
-        return cls._make(with_cuts(edges[1:-1], cuts), None, scale, *limits, False, cells, *unchosen(scale))
+        edges = np.union1d(edges, edges[:-1][times[:-1] > TIED * cells] + APART * (high - low))
+        edges = with_cuts(edges[1:-1], cuts)
+        return cls._of(edges=edges, scale=scale, low=low, high=high, open_ended=False, max_cells=cells)
 
     @property
     def notes(self) -> list[str]:
@@ -394,8 +397,3 @@ class Lattice:
         if self.auto:
             scale = ", scale='auto'" + (f" ({self.scale})" if self.reason else "")
         return f"<Lattice of {kind} from {self.low:.6g} to {self.high:.6g}{scale}>"
-
-
-def unchosen(scale: str) -> tuple[bool, None, str, None]:
-    """Whether a scale will be chosen; nobody is in the cells yet, so there is neither a reason nor a tie."""
-    return scale == "auto", None, "", None

@@ -9,7 +9,7 @@ import numpy as np
 
 from evenscore.errors import OptionError, require_option
 from evenscore.tallies.edges import MAX_CELLS
-from evenscore.tallies.lattice import SCALES, Lattice, unchosen
+from evenscore.tallies.lattice import SCALES, Lattice
 from evenscore.types import Floats
 
 
@@ -40,11 +40,11 @@ def lattice_from_settings(edges: Floats, settings: Mapping[str, Any]) -> Lattice
     if settings["discrete"]:
         lattice = Lattice.from_values(np.concatenate([[low], edges]), scale=scale, max_cells=max(max_cells, len(edges) + 1))
     else:
-        lattice = Lattice._make(edges.copy(), None, scale, low, high, bool(settings["open_ended"]), max_cells, *unchosen(scale))
+        open_ended = bool(settings["open_ended"])
+        lattice = Lattice._of(edges=edges.copy(), scale=scale, low=low, high=high, open_ended=open_ended, max_cells=max_cells)
     if not settings.get("auto"):
         return lattice
     weight = None if settings.get("weight") is None else np.asarray(settings["weight"], dtype=np.float64)
     if weight is not None and not (weight.shape == (lattice.n_cells,) and weight.min() >= 0 < weight.sum() < np.inf):
         raise OptionError("the lattice's weights do not fit its cells")
-    object.__setattr__(lattice, "auto", True)
-    return lattice.on_scale(scale, weight, str(settings.get("reason", "")))
+    return lattice._with(auto=True, weight=weight, reason=str(settings.get("reason", "")))

@@ -8,7 +8,7 @@ that fall as the outcome rises, such as credit points and defaults, are judged t
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -20,138 +20,19 @@ from evenscore.estimation.direction import outcomes_rise
 from evenscore.estimation.gaps import MIN_EFFECTIVE, skewed_words, tame_law
 from evenscore.estimation.inference import empirical_p, seeded
 from evenscore.estimation.multiplicity import holm
-from evenscore.estimation.pairwise import GroupPair, PairwiseTest, not_judged
 from evenscore.estimation.point_pairs import LIKELY, OwnCurve, PointPairs, own_curves, own_pairs, point_pairs, turn
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, join_reasons, largest
-from evenscore.tables import json_ready, label_text, values_of
+from evenscore.estimation.verdict import INCONCLUSIVE, PARITY
+from evenscore.ordering.ordering_result import FALLING, RISING, Decline, OrderingPair, OrderingTest, judge_order
+from evenscore.tables import label_text
 from evenscore.tallies.tally_state import Tally, require_groups
 from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
 from evenscore.types import Floats, Ints, Mask
-from evenscore.wording import at_least, number_text, place_text
 
-AUTO, RISING, FALLING = "auto", "rising", "falling"
+AUTO = "auto"
 SIGN = {RISING: 1, FALLING: -1}
 CLEARLY = 0.005  # how often a pair of points would be taken to be in order beyond doubt though it is not
-
-
-@dataclass(frozen=True, slots=True)
-class Decline:
-    """A group whose own curve falls: at low_score its expected outcome is by ``fall`` above that at high_score.
-
-    A negative fall is a rise, of a score that falls elsewhere.
-    """
-
-    group: Any
-    p_adjusted: float
-    fall: float
-    low_score: float
-    high_score: float
-
-    @property
-    def words(self) -> str:
-        """In a sentence."""
-        low, high = place_text(self.low_score), place_text(self.high_score)
-        return (
-            f"the score is not monotone in {label_text(self.group)}: the expected outcome {'falls' if self.fall > 0 else 'rises'} "
-            f"by {number_text(abs(self.fall))} from score {low} to {high}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class OrderingPair(GroupPair):
-    """Two groups: whether a lower score of one goes with a higher outcome than a higher score of the other.
-
-    p_value: of no misordering beyond what a decline within a group explains. misordered_share: estimated share of pairs of people,
-    one of each group, that the score orders wrongly; at_least: its lower limit, the share of pairs whose simultaneous lower limit
-    is above the tolerance. worst: the clearest misordering, f(low_score) in low_group minus f(high_score) in high_group.
-    """
-
-    group_a: Any
-    group_b: Any
-    p_value: float = np.nan
-    p_adjusted: float = np.nan
-    misordered_share: float = np.nan
-    at_least: float = np.nan
-    worst: float = np.nan
-    low_group: Any = None
-    low_score: float = np.nan
-    high_group: Any = None
-    high_score: float = np.nan
-    verdict: str = INCONCLUSIVE
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class OrderingTest(PairwiseTest):
-    """The result of ``es.ordering_test``. A row has the misordered_share of pairs of people, and its lower limit at_least.
-
-    direction: "rising" where a higher score should stand for a higher outcome, "falling" where it should for a lower one.
-
-    not_monotone: groups within which the opposite is shown, which is no disparity.
-
-    Examples
-    --------
-    >>> import evenscore as es
-    >>> people = es.simulate(300, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
-    >>> tally = es.tally(people, score="score", outcome="outcome", group="group", user="user")
-    >>> test = es.ordering_test(tally)
-    >>> test.verdict, test.alpha
-    ('disparity', 0.05)
-    """
-
-    COLUMNS = ("group_a", "group_b", "p_value", "p_adjusted", "misordered_share", "at_least", "worst", "verdict")
-
-    pairs: tuple[OrderingPair, ...]
-    alpha: float
-    tolerance: float | None
-    weighting: str
-    frame_kind: str | None = None
-    not_monotone: tuple[Decline, ...] = ()
-    direction: str = RISING
-
-    @property
-    def null(self) -> str:
-        """What is tested, in words."""
-        slack = "" if self.tolerance is None else f" by more than {self.tolerance:g}"
-        worse = "a lower" if self.direction == RISING else "a higher"
-        return f"a higher score never stands for {worse} expected outcome{slack}, whichever groups the two people are from"
-
-    @property
-    def misordered_share(self) -> float:
-        """The largest estimated share of misordered pairs of people."""
-        return largest(pair.misordered_share for pair in self.pairs)
-
-    @property
-    def at_least(self) -> float:
-        """The largest lower limit of a share of misordered pairs of people, among pairs of groups that show a misordering."""
-        shown = [pair for pair in self.pairs if pair.verdict == DISPARITY]
-        return largest(pair.at_least for pair in shown or self.pairs)
-
-    @property
-    def reason(self) -> str:
-        """Why the verdict is what it is."""
-        undecided = [pair for pair in self.pairs if pair.verdict == INCONCLUSIVE]
-        if self.verdict == INCONCLUSIVE and len(undecided) > 1:
-            unshown = [none_shown(self.tolerance)] if any(pair.judged for pair in undecided) else []
-            return "; ".join([*unshown, *not_judged(self.pairs)])
-        return join_reasons(self.pairs, self.verdict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result in JSON-ready values."""
-        names = ("null", "alpha", "tolerance", "weighting", "p_value", "misordered_share", "verdict", "reason", "direction")
-        lists = {"pairs": [values_of(pair) for pair in self.pairs], "not_monotone": [values_of(own) for own in self.not_monotone]}
-        return json_ready(values_of(self, names) | lists)
-
-    def _heading(self) -> str:
-        return "Ordering test"
-
-    def _notes(self) -> list[str]:
-        how = (
-            "misordered share: of pairs of people, one of each group; near-ties inflate the estimate, at_least does not count them"
-        )
-        return [*PairwiseTest._notes(self), how, *(own.words for own in self.not_monotone)]
 
 
 @in_one_thread
@@ -244,19 +125,19 @@ def _find_declines(
     tally: Tally, curves: list[OwnCurve | None], alpha: float, tolerance: float, seed: int, direction: str
 ) -> tuple[Decline, ...]:
     """Groups whose own curve is shown to fall, or to rise where it should fall, adjusted for their number by Holm's method."""
-    found: list[tuple[int, float, PointPairs, int]] = []
+    falls: list[tuple[int, float, PointPairs, int]] = []  # number of the group, p-value, pairs of points, the worst of them
     for number, curve in enumerate(curves):
         pairs = None if curve is None else own_pairs(curve)
-        told = np.zeros(0, dtype=bool) if pairs is None else tame_law(pairs.law, pairs.varies)
-        if pairs is None or not told.any():
+        tame = np.zeros(0, dtype=bool) if pairs is None else tame_law(pairs.law, pairs.varies)
+        if pairs is None or not tame.any():
             continue
-        judged = pairs.at(told)
+        judged = pairs.at(tame)
         beyond, close = judged.beyond(tolerance), _close(judged, tolerance)
         worst = int(np.argmax(beyond))
         p = _p_value(close.maxima(seeded(seed, number)), float(beyond[worst]), len(close.low)) if beyond[worst] > 0 else 1.0
-        found.append((number, p, judged, worst))
+        falls.append((number, p, judged, worst))
     declines = []
-    for (number, _, judged, worst), p_adjusted in zip(found, holm([p for _, p, _, _ in found]), strict=True):
+    for (number, _, judged, worst), p_adjusted in zip(falls, holm([p for _, p, _, _ in falls]), strict=True):
         curve = curves[number]
         if p_adjusted <= alpha and curve is not None:
             way = SIGN[direction]
@@ -282,37 +163,48 @@ def order_pair(
     pairs = point_pairs(first, second)
     if only is not None:
         pairs = pairs.at(only)
-    told = tame_law(pairs.law, pairs.varies)
-    rare = _rare_words(pairs, told, (first, second), direction)
-    if not told.any():
+    tame = tame_law(pairs.law, pairs.varies)
+    rare = _rare_words(pairs, tame, (first, second), direction)
+    if not tame.any():
         return OrderingPair(a, b, reason=_why_not(pairs, rare))
-    judged = pairs.at(told)
+    judged = pairs.at(tame)
     beyond, across = judged.beyond(tolerance), judged.beyond_across(tolerance)
     close = _close(judged, tolerance)
     maxima = close.maxima(rng)
     critical = float(np.quantile(maxima, 1 - alpha))
-    worst = int(np.argmax(across))
-    if not across[worst] > 0:  # nothing but declines within a group
-        worst = int(np.argmax(beyond))
-    low, high = (int(judged.low[worst]), int(judged.high[worst]))[:: SIGN[direction]]
-    scores = first.view.lattice.to_score(SIGN[direction] * np.concatenate([first.points, second.points]))
-    low_is_a = low < len(first.points)
     p_value, p_any = (_p_value(maxima, float(far.max()), len(close.low)) for far in (across, beyond))
     within = "a decline within a group explains what misordering there is" if p_any <= alpha < p_value else ""
-    return OrderingPair(
+    pair = OrderingPair(
         a,
         b,
         p_value=p_value,
         misordered_share=float(pairs.mass[pairs.values > 0].sum()),
         at_least=float(judged.mass[beyond > max(critical, 0.0)].sum()),
-        worst=SIGN[direction] * float(judged.values[worst]),
-        low_group=a if low_is_a else b,
-        low_score=float(scores[low]),
-        high_group=b if low_is_a else a,
-        high_score=float(scores[high]),
         # Also where the test cannot judge: a side without events is not shown to have none.
         verdict=PARITY if tolerance > 0 and bool((pairs.limits(critical)[1] < tolerance).all()) else INCONCLUSIVE,
         reason="; ".join(filter(None, [rare, within])),
+    )
+    # The clearest misordering; where there are only declines within a group, the clearest of these.
+    worst = int(np.argmax(across if across.max() > 0 else beyond))
+    return _with_worst(pair, judged, worst, (first, second), direction)
+
+
+def _with_worst(
+    pair: OrderingPair, judged: PointPairs, worst: int, curves: tuple[OwnCurve, OwnCurve], direction: str
+) -> OrderingPair:
+    """The pair of groups with its clearest misordering, the pair of points of this number."""
+    first, second = curves
+    sign = SIGN[direction]
+    low, high = (int(judged.low[worst]), int(judged.high[worst]))[::sign]
+    scores = first.view.lattice.to_score(sign * np.concatenate([first.points, second.points]))
+    low_is_a = low < len(first.points)
+    return replace(
+        pair,
+        worst=sign * float(judged.values[worst]),
+        low_group=pair.group_a if low_is_a else pair.group_b,
+        low_score=float(scores[low]),
+        high_group=pair.group_b if low_is_a else pair.group_a,
+        high_score=float(scores[high]),
     )
 
 
@@ -344,68 +236,32 @@ def _why_not(pairs: PointPairs, rare: str) -> str:
     return rare if pairs.varies.any() else "the outcomes do not vary"
 
 
-def _rare_words(pairs: PointPairs, told: Mask, curves: tuple[OwnCurve, OwnCurve], direction: str) -> str:
+def _rare_words(pairs: PointPairs, tame: Mask, curves: tuple[OwnCurve, OwnCurve], direction: str) -> str:
     """Where a group's estimates are too skewed to be judged against the nearest of the other's; empty when they are nowhere."""
     first, second = curves
     outcome, weight = (sum(float(getattr(curve.view.sums, name).sum()) for curve in curves) for name in ("Y", "W"))
-    silent = _silent(pairs, told, np.concatenate([first.points, second.points]))
+    silent = _silent(pairs, tame, np.concatenate([first.points, second.points]))
     words = []
     for curve, start in ((first, 0), (second, len(first.points))):
         mine = np.flatnonzero(silent[start : start + len(curve.points)])
         if len(mine) > 0:
-            third = _third(pairs, ~told, start + mine)
-            words.append(
-                (
-                    third,
-                    skewed_words(curve.view, np.sort(SIGN[direction] * curve.points[mine]), outcome / weight, len(curve.points)),
-                )
-            )
+            third = _third(pairs, ~tame, start + mine)
+            points = np.sort(SIGN[direction] * curve.points[mine])
+            words.append((third, skewed_words(curve.view, points, outcome / weight, len(curve.points))))
     return max(words)[1] if words else ""
 
 
-def _silent(pairs: PointPairs, told: Mask, points: Floats) -> Mask:
+def _silent(pairs: PointPairs, tame: Mask, points: Floats) -> Mask:
     """Which points of both curves are not judged against the nearest point of the other, (N,)."""
     silent = np.zeros(len(points), dtype=bool)
     distance = points[pairs.high] - points[pairs.low]
     for point in range(len(points)):
         mine = np.flatnonzero((pairs.low == point) | (pairs.high == point))
-        silent[point] = len(mine) > 0 and not told[mine[np.argmin(distance[mine])]]
+        silent[point] = len(mine) > 0 and not tame[mine[np.argmin(distance[mine])]]
     return silent
 
 
-def _third(pairs: PointPairs, untold: Mask, points: Ints) -> float:
+def _third(pairs: PointPairs, wild: Mask, points: Ints) -> float:
     """How much these points add to the skewness of differences that cannot be judged."""
-    low, high = untold & np.isin(pairs.low, points), untold & np.isin(pairs.high, points)
+    low, high = wild & np.isin(pairs.low, points), wild & np.isin(pairs.high, points)
     return float(np.abs(pairs.null_low.third[low]).sum() + np.abs(pairs.null_high.third[high]).sum())
-
-
-def judge_order(pair: OrderingPair, p_adjusted: float, alpha: float, tolerance: float | None) -> OrderingPair:
-    """A pair with its verdict at the adjusted p-value; as it is when it could not be judged."""
-    if np.isnan(pair.p_value):
-        return pair
-    verdict = DISPARITY if p_adjusted <= alpha else PARITY if pair.verdict == PARITY else INCONCLUSIVE
-    caveats = pair.reason
-    # Of a pair that was judged before, at another level.
-    for earlier in (DISPARITY, INCONCLUSIVE, *([PARITY] if tolerance is not None else [])):
-        caveats = caveats.replace(_shown(pair, earlier, tolerance), "").strip("; ")
-    reason = "; ".join(filter(None, [_shown(pair, verdict, tolerance), caveats]))
-    return replace(pair, p_adjusted=p_adjusted, verdict=verdict, reason=reason)
-
-
-def _shown(pair: OrderingPair, verdict: str, tolerance: float | None) -> str:
-    """What a verdict rests on."""
-    low, high = label_text(pair.low_group), label_text(pair.high_group)
-    if verdict == DISPARITY:
-        way = "above" if pair.worst > 0 else "below"
-        return (
-            f"the expected outcome of {low} at score {place_text(pair.low_score)} is {number_text(abs(pair.worst))} {way} that of "
-            f"{high} at the higher score {place_text(pair.high_score)}; {at_least(pair.at_least)} pairs are misordered"
-        )
-    if verdict == PARITY:
-        return f"for {low} and {high} no misordering beyond {tolerance:g} is compatible with the data"
-    return f"{none_shown(tolerance)} for {low} and {high}"
-
-
-def none_shown(tolerance: float | None) -> str:
-    """That no misordering is shown, or none that matters."""
-    return "no misordering is shown" if tolerance is None else f"no misordering beyond {tolerance:g} is shown"
