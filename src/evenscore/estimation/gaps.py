@@ -262,13 +262,15 @@ def _bend(comparison: Comparison, points: Floats, least_width: float) -> Floats:
     width = np.maximum(least_width, third)[:, None]
     u = distance / width
     near = np.exp(-0.5 * u * u)
-    both, moments = np.stack([weight, outcome], axis=1), []
+    both, sums = np.stack([weight, outcome], axis=1), []
     for _ in range(5):
-        moments.append(near @ both)
+        sums.append(near @ both)
         near = near * u
-    gram = np.stack([np.stack([moment[:, 0] for moment in moments[row : row + 3]], axis=1) for row in range(3)], axis=1)
-    target = np.stack([moment[:, 1] for moment in moments[:3]], axis=1)
-    return np.asarray((np.linalg.pinv(gram) @ target[:, :, None])[:, 2, 0] / width[:, 0] ** 2)
+    m, target = [own[:, 0] for own in sums], [own[:, 1] for own in sums[:3]]
+    cofactors = [m[1] * m[3] - m[2] ** 2, m[1] * m[2] - m[0] * m[3], m[0] * m[2] - m[1] ** 2]
+    determinant = sum(moment * cofactor for moment, cofactor in zip(m[2:], cofactors, strict=True))
+    bend = sum(own * cofactor for own, cofactor in zip(target, cofactors, strict=True))
+    return np.divide(bend, determinant, out=np.zeros(len(points)), where=determinant > 0) / width[:, 0] ** 2
 
 
 def require_inside(tally: Tally, positions: Floats) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenscore.errors import OptionError, require_option, shortened
-from evenscore.types import Floats, Ints, Mask
+from evenscore.types import Floats, Ints
 
 DEGREES = (0, 1, 2)  # Nadaraya-Watson, local linear, local quadratic
 SIDES = ("both", "right", "left")
@@ -139,36 +139,27 @@ def smoother(
 
     u = (positions[None, :] - points[:, None]) / bandwidth
     k = weigh(u)
-    inverse = _inverse_moments(k * weight, u, degree)
-    coefficients = _coefficients(inverse if sloped else inverse[:, :1], k, u, degree)
-    matrix, slopes = coefficients[:, 0].copy(), coefficients[:, 1:]
+    inverse = _inverse_moments(k * weight, u, degree, whole=sloped)
+    matrix = _coefficients(inverse[0], k, u)
+    slopes = [_coefficients(row, k, u) for row in inverse[1:]]
     tilt = None
     followed = (half > 0) & (2 * FEW_CELLS * half <= (1 + 1e-9) / shape.width)
     if followed.any():
-        first = inverse[:, :1]
-        upper, lower = (_coefficients(first, weigh(v), v, degree)[:, 0] for v in (u + half, u - half))
+        upper, lower = (_coefficients(inverse[0], weigh(v), v) for v in (u + half, u - half))
         tilt = np.where(followed, upper - lower, 0.0) / np.where(followed, cell_width, 1.0)
     if near:
         mine = (weight > 0) & (np.abs(u) <= 1) & (k != 0)
         matrix[~mine.any(axis=1)] = np.nan
-    return Smoother(matrix, slopes, u, tilt)
+    return Smoother(matrix, np.stack(slopes, axis=1) if slopes else np.zeros((len(u), 0, u.shape[1])), u, tilt)
 
 
-def _inverse_moments(kw: Floats, u: Floats, degree: int) -> Floats:
-    """M_j^-1, (n_points, degree + 1, degree + 1); nan where too few different cells carry weight."""
+def _inverse_moments(kw: Floats, u: Floats, degree: int, *, whole: bool) -> list[list[Floats]]:
+    """The rows of M_j^-1, or the first alone: entries (n_points,), nan where too few different cells carry weight."""
     moments = [kw.sum(axis=1)]
     for _ in range(2 * degree):
         kw = kw * u
         moments.append(kw.sum(axis=1))
-    stacked = np.stack(moments, axis=1)
-    size = np.arange(degree + 1)
-    empty = ~(np.abs(stacked[:, 0]) > TINY)
-    total = np.where(empty, 1.0, stacked[:, 0])[:, None, None]
-    inverse, bad = _inverse(stacked[:, size[:, None] + size] / total)
-    with np.errstate(over="ignore"):  # neighbours so far away that the kernel hardly knows them
-        inverse /= total
-    inverse[bad | empty | ~np.isfinite(inverse).all(axis=(1, 2))] = np.nan
-    return inverse
+    return _inverse(moments, degree, whole=whole)
 
 
 def local_fits(k: Floats, u: Floats, weight: Floats, outcome: Floats, degree: int) -> Floats:
@@ -185,17 +176,13 @@ def local_fits(k: Floats, u: Floats, weight: Floats, outcome: Floats, degree: in
         moments.append(sums[:, :n_sets])
         if power <= degree:
             targets.append(sums[:, n_sets:])
-    empty = ~(np.abs(moments[0]) > TINY)
-    total = np.where(empty, 1.0, moments[0])
-    cofactors, determinant, size = _first_row([moment / total for moment in moments], degree)
-    bad = empty | ~(np.abs(determinant) > SINGULAR * size)
-    level = sum(cofactor * target for cofactor, target in zip(cofactors, targets, strict=True))
-    return np.asarray(np.where(bad, np.nan, level / total / np.where(bad, 1.0, determinant)).T)
+    first = _inverse(moments, degree, whole=False)[0]
+    return np.sum([entry * target for entry, target in zip(first, targets, strict=True)], axis=0).T
 
 
 def local_matrix(k: Floats, u: Floats, weight: Floats, degree: int) -> Floats:
     """Local polynomial fits as a matrix on the outcome sums, (n_points, n_cells); a row is nan where the design is singular."""
-    return _coefficients(_inverse_moments(k * weight, u, degree)[:, :1], k, u, degree)[:, 0]
+    return _coefficients(_inverse_moments(k * weight, u, degree, whole=False)[0], k, u)
 
 
 def inverse_weight(weight: Floats) -> Floats:
@@ -203,47 +190,37 @@ def inverse_weight(weight: Floats) -> Floats:
     return np.divide(1.0, weight, out=np.zeros_like(weight), where=weight > 0)
 
 
-def _first_row(m: list[Floats], degree: int) -> tuple[list[Floats], Floats, Floats]:
-    """Cofactors of the first row of the matrix of moments m[a + b], its determinant, and the product of its diagonal."""
-    if degree == 0:
-        return [np.ones_like(m[0])], m[0], np.abs(m[0])
+@np.errstate(over="ignore", invalid="ignore")  # neighbours so far away that the kernel hardly knows them
+def _inverse(moments: list[Floats], degree: int, *, whole: bool) -> list[list[Floats]]:
+    """The rows of the inverse of the matrix of moments m[a + b], or the first alone; nan where it is singular.
+
+    moments: (...) each, as are the entries. Written out by cofactors, which is many times as fast as a stack of small matrices.
+    """
+    empty = ~(np.abs(moments[0]) > TINY)
+    total = np.where(empty, 1.0, moments[0])
+    m = [moment / total for moment in moments]
+    rows = [[np.ones_like(m[0])]]
+    size = np.abs(m[0])
     if degree == 1:
-        return [m[2], -m[1]], m[0] * m[2] - m[1] ** 2, np.abs(m[0] * m[2])
-    row = [m[2] * m[4] - m[3] ** 2, m[2] * m[3] - m[1] * m[4], m[1] * m[3] - m[2] ** 2]
-    return row, m[0] * row[0] + m[1] * row[1] + m[2] * row[2], np.abs(m[0] * m[2] * m[4])
+        rows, size = [[m[2], -m[1]], [-m[1], m[0]]], np.abs(m[0] * m[2])
+    elif degree == 2:
+        first = [m[2] * m[4] - m[3] ** 2, m[2] * m[3] - m[1] * m[4], m[1] * m[3] - m[2] ** 2]
+        last = [first[2], m[1] * m[2] - m[0] * m[3], m[0] * m[2] - m[1] ** 2]
+        rows, size = [first, [first[1], m[0] * m[4] - m[2] ** 2, last[1]], last], np.abs(m[0] * m[2] * m[4])
+    determinant = sum(moment * cofactor for moment, cofactor in zip(m, rows[0], strict=False))
+    known = ~empty & (np.abs(determinant) > SINGULAR * size)
+    scale = np.where(known, determinant, np.nan) * total
+    return [[cofactor / scale for cofactor in row] for row in (rows if whole else rows[:1])]
 
 
 @np.errstate(over="ignore", invalid="ignore")  # slopes towards neighbours that the kernel hardly knows
-def _coefficients(inverse: Floats, k: Floats, u: Floats, degree: int) -> Floats:
-    """inverse_j @ B_jc K_jc, (n_points, rows of inverse, n_cells)."""
-    coefficients = np.empty((len(u), inverse.shape[1], u.shape[1]))
-    for row in range(inverse.shape[1]):
-        polynomial = np.broadcast_to(inverse[:, row, degree][:, None], u.shape)
-        for power in range(degree - 1, -1, -1):
-            polynomial = polynomial * u + inverse[:, row, power][:, None]
-        coefficients[:, row] = polynomial * k
-    return coefficients
-
-
-def _inverse(design: Floats) -> tuple[Floats, Mask]:
-    """Inverses of scaled local designs and where there is none: too few different cells for the degree."""
-    scale = np.sqrt(np.abs(np.einsum("jaa->ja", design)))
-    scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
-    even = np.where(np.isfinite(design), design, 0.0) / scale[:, :, None] / scale[:, None, :]
-    determinant = np.linalg.det(even) if design.shape[1] != 2 else even[:, 0, 0] * even[:, 1, 1] - even[:, 0, 1] * even[:, 1, 0]
-    bad = np.abs(determinant) < SINGULAR
-    even[bad] = np.eye(design.shape[1])
-    with np.errstate(over="ignore", invalid="ignore"):
-        inverse = _inverted(even, np.where(bad, 1.0, determinant)) / scale[:, :, None] / scale[:, None, :]
-    return inverse, bad | ~np.isfinite(inverse).all(axis=(1, 2))
-
-
-def _inverted(design: Floats, determinant: Floats) -> Floats:
-    """Inverses; two by two written out, which is several times as fast for stacks of them."""
-    if design.shape[1] != 2:
-        return np.asarray(np.linalg.inv(design), dtype=np.float64)
-    adjugate = np.stack([design[:, 1, 1], -design[:, 0, 1], -design[:, 1, 0], design[:, 0, 0]], axis=1)
-    return np.asarray((adjugate / determinant[:, None]).reshape(-1, 2, 2))
+def _coefficients(row: list[Floats], k: Floats, u: Floats) -> Floats:
+    """A row of inverse_j times B_jc K_jc, (n_points, n_cells)."""
+    polynomial = row[-1][:, None]
+    for entry in row[-2::-1]:
+        polynomial = polynomial * u
+        polynomial += entry[:, None]
+    return np.asarray(polynomial * k)
 
 
 def line_smoother(points: Floats, positions: Floats, weight: Floats) -> Smoother:

@@ -70,7 +70,7 @@ class Component:
         return np.asarray(np.maximum(sized.max(axis=-1), -sized.min(axis=-1)), dtype=np.float64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evidence:
     """All that a method looks at for one comparison.
 
@@ -105,7 +105,7 @@ class Evidence:
 
         return z
 
-    @property
+    @cached_property
     def first(self) -> Process:
         """The values that the first component looks at: of several the gap itself."""
         assert self.process is not None
@@ -303,8 +303,10 @@ def detectable_gap(method: str, drawn: Drawn, alpha: float, power: float = POWER
     with np.errstate(divide="ignore"):
         start = FIRST_GAP * float(np.min(tested.se / np.abs(tested.shift)))
 
+    signs = evidence.signs
+
     def found(gap: float) -> float:
-        return min(float(shown(sign * gap).any(axis=1).mean()) for sign in evidence.signs)
+        return min(float(shown(sign * gap).any(axis=1).mean()) for sign in signs)
 
     return _where_reached(found, alpha, power, start)
 
