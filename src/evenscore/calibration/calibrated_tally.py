@@ -86,15 +86,14 @@ def _rescored(group: GroupTally, group_map: GroupMap | None, score: Floats) -> G
     slope = _slopes(group_map, score)
 
     def rescore(sums: Sums) -> Sums:
-        named = {name: sums[name] for name in sums.moments.names}
-        weight, outcome = named["W"], named["Y"]
-        mean = np.divide(named["X"], weight, out=np.broadcast_to(score, weight.shape).copy(), where=weight > 0)
-        named["X"] = group_map.at(mean) * weight
-        if "XY" in named:
-            named["XY"] = group_map.at(mean) * outcome + slope * (named["XY"] - mean * outcome)
-        return Sums.from_named(sums.moments, named)
+        weight, outcome = sums["W"], sums["Y"]
+        mean = np.divide(sums["X"], weight, out=np.broadcast_to(score, weight.shape).copy(), where=weight > 0)
+        changes = {"X": group_map.at(mean) * weight}
+        if "XY" in sums.moments.names:
+            changes["XY"] = group_map.at(mean) * outcome + slope * (sums["XY"] - mean * outcome)
+        return sums.with_sums(**changes)
 
-    return replace(group, blocks={**group.blocks, "vectors": rescore(group.vectors), "folds": rescore(group.folds)})
+    return group.with_blocks(vectors=rescore(group.vectors), folds=rescore(group.folds))
 
 
 def _slopes(group_map: GroupMap, score: Floats) -> Floats:

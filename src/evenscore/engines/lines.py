@@ -17,7 +17,7 @@ from evenscore.tallies.item_counting import CountedItems
 from evenscore.tallies.item_sums import ItemLines
 from evenscore.tallies.moments import Moments, Sums
 from evenscore.tallies.pairs import USER_PAIRS, PairSums
-from evenscore.tallies.reshaping import drop_overflow
+from evenscore.tallies.reshaping import drop_overflow, with_pair_block
 from evenscore.tallies.spanning import limit_cross
 from evenscore.tallies.tally_state import SKETCH, Tally
 from evenscore.tallies.two_way import attach_items
@@ -179,13 +179,10 @@ def _with_all_rows(total: Tally, lines: Lines) -> Tally:
     n_groups, n_cells = len(total.groups), total.lattice.n_cells
     powers = _added(lines, ALL_ROWS, n_groups * n_cells)[:, :4].reshape(n_groups, n_cells, 4)
     pairs = dict(_pair_sums(lines, ALL_PAIRS, n_groups, n_cells, BLOCKS["all_pairs"].moments))
-    groups = []
-    for g, group in enumerate(total.group_tallies):
-        rows = Sums(BLOCKS["all_rows"].moments, powers[g].T.reshape(2, 2, n_cells).copy())
-        own = pairs.get(g * n_groups + g, BLOCKS["all_pairs"].empty(n_cells))
-        groups.append(replace(group, blocks={**group.blocks, "all_rows": rows, "all_pairs": own}))
-    cross = {divmod(number, n_groups): sums for number, sums in pairs.items() if number % (n_groups + 1) != 0}
-    return replace(total, group_tallies=tuple(groups), cross_blocks={**total.cross_blocks, "all_pairs": cross})
+    rows = [Sums(BLOCKS["all_rows"].moments, sums.T.reshape(2, 2, n_cells).copy()) for sums in powers]
+    groups = tuple(group.with_blocks(all_rows=own) for group, own in zip(total.group_tallies, rows, strict=True))
+    by_groups = {divmod(number, n_groups): sums for number, sums in pairs.items()}
+    return with_pair_block(replace(total, group_tallies=groups), "all_pairs", by_groups)
 
 
 def _added(lines: Lines, kind: int, size: int) -> Floats:

@@ -20,6 +20,7 @@ from evenscore.multiobjective.versions import Objectives, read_objectives, row_w
 from evenscore.parity.methods import Component, Evidence, draw
 from evenscore.tables import json_ready, label_text, values_of
 from evenscore.tallies.axis import backward
+from evenscore.tallies.runs import run_starts, whole_runs
 from evenscore.threads import in_one_thread
 from evenscore.types import Array, Floats, Ints, Say
 from evenscore.wording import number_text
@@ -293,15 +294,9 @@ def _sums(rows: _Residuals, places: Floats, bandwidth: Floats) -> tuple[Floats, 
 def _whole_users(user: Array) -> Iterator[tuple[Ints, Ints]]:
     """Rows in steps that hold whole users side by side, and where in the step each user begins."""
     order = np.argsort(user, kind="stable")
-    ordered = user[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    first = 0
-    while first < len(starts):
-        begin = int(starts[first])
-        last = max(first + 1, int(np.searchsorted(starts, begin + STEP)))
-        end = int(starts[last]) if last < len(starts) else len(order)
-        yield order[begin:end], starts[first:last] - begin
-        first = last
+    starts = run_starts(user[order])
+    for users, some in whole_runs(starts, len(order), STEP):
+        yield order[some], starts[users] - some.start
 
 
 def _evidence(z: Floats, corr: Floats) -> Evidence:

@@ -279,12 +279,7 @@ def _rebuild(header: Any, arrays: _Arrays) -> Tally:
     if not np.array_equal(lattice.edges, edges) or not -math.inf < lattice.low <= lattice.high < math.inf:
         raise ValueError("the lattice's limits and edges do not fit")
     labels = tuple(unpack_label(group.label) for group in header.groups)
-    if len(labels) > MAX_GROUPS or len(set(labels)) < len(labels) or list(labels) != sorted(labels, key=label_key):
-        raise ValueError("the groups are too many, not different or out of order")
-    if min(header.n_spanning, *header.dropped.values(), 0) < 0:
-        raise ValueError("negative counts")
-    if not math.isfinite(header.centre):
-        raise ValueError("the centre is not finite")
+    _require_sound(header, labels)
     sketch = None
     if "sketch" in arrays.entries:
         sketch = arrays.take("sketch", "<i8", (arrays.length("sketch", SKETCH),))
@@ -294,8 +289,6 @@ def _rebuild(header: Any, arrays: _Arrays) -> Tally:
     known, unknown = _sorted_blocks(header.blocks)
     if header.item is not None and not ("both_pairs" in known and (items is not None or "item_pairs" in known)):
         raise ValueError("the sums of items are missing")
-    if len(header.item_counts) != (0 if header.item is None else len(labels)) or min(header.item_counts, default=0) < 0:
-        raise ValueError("the numbers of items are wrong")
     plain = {name: getattr(header, name) for name in (*PLAIN, *LATER)}
     tally = Tally(
         lattice=lattice,
@@ -308,6 +301,18 @@ def _rebuild(header: Any, arrays: _Arrays) -> Tally:
     )
     arrays.require_all_taken(unknown)
     return drop_blocks(tally, unknown, "this evenscore does not know it, a newer one does")
+
+
+def _require_sound(header: Any, labels: tuple[Any, ...]) -> None:
+    """Labels in order, and numbers that can be."""
+    if len(labels) > MAX_GROUPS or len(set(labels)) < len(labels) or list(labels) != sorted(labels, key=label_key):
+        raise ValueError("the groups are too many, not different or out of order")
+    if min(header.n_spanning, *header.dropped.values(), 0) < 0:
+        raise ValueError("negative counts")
+    if not math.isfinite(header.centre):
+        raise ValueError("the centre is not finite")
+    if len(header.item_counts) != (0 if header.item is None else len(labels)) or min(header.item_counts, default=0) < 0:
+        raise ValueError("the numbers of items are wrong")
 
 
 def _rebuild_lines(arrays: _Arrays, n_groups: int, n_cells: int) -> ItemLines:

@@ -19,9 +19,10 @@ from evenscore.tallies.group_sums import GroupTally, group_tally
 from evenscore.tallies.item_counting import count_items
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.packing import CHUNK, Layout, sorted_keys, user_starts
-from evenscore.tallies.pairing import Segments, lengths_from, pair_sums
+from evenscore.tallies.pairing import Segments, pair_sums
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.reshaping import drop_overflow
+from evenscore.tallies.runs import new_runs, run_lengths, whole_runs
 from evenscore.tallies.spanning import Held, cross_pairs
 from evenscore.tallies.tally_state import SKETCH, Tally
 from evenscore.tallies.two_way import attach_items
@@ -33,33 +34,18 @@ def count(observations: Observations, lattice: Lattice, progress: Progress | Non
     observations = one_row_each(observations)
     if centre is None:
         centre = 0.0 if observations.binary else _mean_outcome(observations)
-    users, n_groups = observations.users, len(observations.groups)
+    users = observations.users
     if Layout.fitting(users, observations, lattice).is_long:
         users = users.compact()
     layout = Layout.fitting(users, observations, lattice)
-    counted = [_Group(observations, users, layout, lattice.n_cells, centre) for _ in observations.groups]
-    held: list[Held] = [{} for _ in observations.groups]
-    keeps = n_groups > 1 and not users.independent  # users may be in several groups
-    done = 0
-    for part in range(layout.n_parts):
-        keys = sorted_keys(observations, lattice, users, layout, part)
-        starts = layout.group_starts(keys, n_groups)
-        for group in reversed(range(n_groups)):
-            found = counted[group].add(keys[starts[group] :], part)
-            done += len(keys) - starts[group]
-            keys.resize(starts[group], refcheck=False)  # as large as all else together, and no longer needed
-            if found is not None:
-                counted[group].add_pairs(found[1])
-                if keeps:
-                    held[group][part] = found
-            if progress is not None:
-                progress(done, observations.n_rows)
-    sketch = np.unique(np.concatenate([group.smallest for group in counted]))[:SKETCH]
-    cross, n_spanning = cross_pairs(held, users.span, lattice.n_cells) if keeps else ({}, 0)
-    counted_all = Tally(
+    groups = [_Group(observations, users, layout, lattice.n_cells, centre) for _ in observations.groups]
+    held = _scan(groups, lattice, progress)
+    sketch = np.unique(np.concatenate([group.smallest for group in groups]))[:SKETCH]
+    cross, n_spanning = cross_pairs(held, users.span, lattice.n_cells) if any(held) else ({}, 0)
+    tally = Tally(
         lattice=lattice,
         groups=observations.groups,
-        group_tallies=tuple(group.finish() for group in counted),
+        group_tallies=tuple(group.finish() for group in groups),
         cross_blocks={"pairs": cross},
         n_spanning=n_spanning,
         centre=centre,
@@ -70,10 +56,32 @@ def count(observations: Observations, lattice: Lattice, progress: Progress | Non
         frame_kind=observations.frame if observations.frame in ("pandas", "polars", "pyarrow") else None,
     )
     if observations.items is not None:
-        counted_all = attach_items(counted_all, count_items(observations, lattice, centre), observations.item)
-    if has_unlabelled(counted_all):
-        counted_all = attach_everyone(counted_all, count(_all_labelled(observations), lattice, centre=0.0))
-    return drop_overflow(counted_all)
+        tally = attach_items(tally, count_items(observations, lattice, centre), observations.item)
+    if has_unlabelled(tally):
+        tally = attach_everyone(tally, count(_all_labelled(observations), lattice, centre=0.0))
+    return drop_overflow(tally)
+
+
+def _scan(groups: list[_Group], lattice: Lattice, progress: Progress | None) -> list[Held]:
+    """Add all rows to their groups; returns the labelled users of each group and their rows, where users may be in several."""
+    observations, users, layout = groups[0].observations, groups[0].users, groups[0].layout
+    held: list[Held] = [{} for _ in groups]
+    keeps = len(groups) > 1 and not users.independent
+    done = 0
+    for part in range(layout.n_parts):
+        keys = sorted_keys(observations, lattice, users, layout, part)
+        starts = layout.group_starts(keys, len(groups))
+        for number, group in reversed(list(enumerate(groups))):
+            labelled = group.add(keys[starts[number] :], part)
+            done += len(keys) - starts[number]
+            keys.resize(starts[number], refcheck=False)  # as large as all else together, and no longer needed
+            if labelled is not None:
+                group.add_pairs(labelled[1])
+                if keeps:
+                    held[number][part] = labelled
+            if progress is not None:
+                progress(done, observations.n_rows)
+    return held
 
 
 def _all_labelled(observations: Observations) -> Observations:
@@ -147,7 +155,7 @@ class _Group:
         labelled = known[row]
         repeat = np.ones(len(keys)) if count is None else count[row].astype(np.float64)
         weight = repeat if weights is None else repeat * weights[row]
-        by_user = weight / np.repeat(np.add.reduceat(repeat, starts), lengths_from(starts, len(keys)))
+        by_user = weight / np.repeat(np.add.reduceat(repeat, starts), run_lengths(starts, len(keys)))
         for weighting, value in enumerate((by_user, weight)):
             self.vectors["U"][weighting] += np.bincount(cell, value * ~labelled, minlength=self.n_cells)
             self.vectors["A"][weighting] += np.bincount(cell, value, minlength=self.n_cells)
@@ -157,7 +165,7 @@ class _Group:
     def _count_labelled(self, keys: Ints, starts: Ints, fold: Ints) -> Segments:
         """Add the vectors of labelled rows; returns the rows in order, for the pair sums."""
         observations, layout = self.observations, self.layout
-        lengths = lengths_from(starts, len(keys))
+        lengths = run_lengths(starts, len(keys))
         plain = observations.binary and observations.weight is None and observations.count is None
         n = lengths.astype(np.float64)
         if observations.count is not None:
@@ -166,30 +174,22 @@ class _Group:
         positive = np.empty(len(keys), dtype=bool) if plain else None
         outcome = None if plain else np.empty(len(keys))
         weight = None if observations.weight is None and observations.count is None else np.empty(len(keys))
-        first_user = 0
-        while first_user < len(starts):
-            begin = int(starts[first_user])
-            last_user = max(first_user + 1, int(np.searchsorted(starts, begin + CHUNK)))
-            end = int(starts[last_user]) if last_user < len(starts) else len(keys)
-            users = slice(first_user, last_user)
-            key = keys[begin:end]
+        for users, some in whole_runs(starts, len(keys), CHUNK):
+            key = keys[some]
             inverse = np.repeat(1 / n[users], lengths[users])
             in_fold = np.repeat(fold[users], lengths[users])
-            cell[begin:end] = cells = layout.cells(key)
+            cell[some] = cells = layout.cells(key)
             if positive is not None:
-                positive[begin:end] = layout.positive(key)
-                self._add_plain(cells, positive[begin:end], np.take(observations.score, layout.rows(key)), inverse, in_fold)
+                positive[some] = layout.positive(key)
+                self._add_plain(cells, positive[some], np.take(observations.score, layout.rows(key)), inverse, in_fold)
             elif outcome is not None:
-                w, outcome[begin:end] = self._add_weighted(layout.rows(key), cells, inverse, in_fold)
+                w, outcome[some] = self._add_weighted(layout.rows(key), cells, inverse, in_fold)
                 if weight is not None:
-                    weight[begin:end] = w
-            user_cell = layout.user_cells(key)
-            new = np.concatenate([[True], user_cell[1:] != user_cell[:-1]])
-            self.cell_users += np.bincount(cells[new], minlength=self.n_cells)
-            first_user = last_user
+                    weight[some] = w
+            self.cell_users += np.bincount(cells[new_runs(layout.user_cells(key))], minlength=self.n_cells)
         self.n_users += len(starts)
         self.n_rows += int(n.sum())
-        return Segments(cell, starts, lengths, n, positive, weight, outcome)
+        return Segments(cell, starts, lengths, n, positive=positive, weight=weight, outcome=outcome)
 
     def _add_plain(self, cell: Ints, positive: Mask, score: Array, inverse: Floats, fold: Ints) -> None:
         """0/1 outcomes of weight one: count (fold, outcome, cell) codes."""

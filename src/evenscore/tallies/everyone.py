@@ -24,8 +24,7 @@ def has_unlabelled(tally: Tally) -> bool:
 def attach_everyone(tally: Tally, everyone: Tally) -> Tally:
     """The tally with sums of all rows; everyone: the tally of the same rows, each taken as labelled."""
     groups = tuple(
-        replace(group, blocks={**group.blocks, **_all_blocks(every)})
-        for group, every in zip(tally.group_tallies, everyone.group_tallies, strict=True)
+        group.with_blocks(**_all_blocks(every)) for group, every in zip(tally.group_tallies, everyone.group_tallies, strict=True)
     )
     cross = {**tally.cross_blocks, "all_pairs": {pair: _weights_only(sums) for pair, sums in everyone.cross.items()}}
     return replace(tally, group_tallies=groups, cross_blocks=cross)

@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 
 from evenscore.tallies.blocks import BLOCKS, COUNTED, FOLDED, HIGHER, VECTORS, Blocks
+from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.moments import Sums, sum_cells
 from evenscore.tallies.pairs import PairSums
 from evenscore.types import Floats, Ints
@@ -39,6 +40,14 @@ class CellSums:
     position: Floats
     width: Floats
     tilt: Floats
+
+    @classmethod
+    def placed(cls, lattice: Lattice, sums: Mapping[str, Floats]) -> CellSums:
+        """The sums, W to N, with the position, width and tilt of their cells."""
+        weight = sums["W"]
+        mean = np.divide(sums["X"], weight, out=np.full_like(weight, np.nan), where=weight > 0)
+        tilt = np.where(weight > 0, sums["XY"] - np.nan_to_num(mean) * sums["Y"], 0.0) * lattice.axis_slopes(mean)
+        return cls(**sums, position=lattice.positions(mean), width=lattice.cell_widths, tilt=tilt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +119,10 @@ class GroupTally:
             self.cell_users + other.cell_users,
             {name: sums + other.blocks[name] for name, sums in self.blocks.items()},
         )
+
+    def with_blocks(self, **blocks: Sums) -> GroupTally:
+        """The same with these blocks in place of its own, or beside them."""
+        return replace(self, blocks={**self.blocks, **blocks})
 
     def changed(self, change: Callable[[Sums], Sums]) -> GroupTally:
         """The same with every block changed."""

@@ -10,13 +10,14 @@ import numpy as np
 
 from evenscore.data.coding import Users
 from evenscore.data.observations import Observations
-from evenscore.tallies.item_sums import ItemLines, Products, block_cells, block_of, n_blocks, run_starts
+from evenscore.tallies.item_sums import ItemLines, Products, block_cells, block_of, n_blocks
 from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.packing import KEY_BITS, bit_length
 from evenscore.tallies.pairs import PairSums
+from evenscore.tallies.runs import new_runs, run_lengths, run_starts
 from evenscore.types import Floats, Ints
 
 DENSE = 8  # codes may be so many times as many as rows before they are made compact
-KEY_BITS = 63
 CHUNK = 1 << 17  # rows at a time: their sums stay in the cache
 
 Rows = Ints | slice  # those that have an outcome: all of them, or by number
@@ -48,7 +49,7 @@ def count_items(observations: Observations, lattice: Lattice, centre: float) -> 
     n_rows = np.bincount(owner, repeats, minlength=n_users * n_groups).astype(np.float64)
     plain = observations.weight is None and observations.count is None and observations.binary and centre == 0
     bits = [bit_length(n) for n in (len(hashes), n_users, both.n_columns)]
-    found: list[tuple[Ints, Ints, Floats]] = []
+    lines_of_chunks: list[tuple[Ints, Ints, Floats]] = []
     chunks: Iterator[Chunk]
     if plain and sum(bits) + 1 <= KEY_BITS:
         key = _sorted_keys(item, user, columns, observations.outcome[rows], bits)
@@ -60,18 +61,13 @@ def count_items(observations: Observations, lattice: Lattice, centre: float) -> 
         del item, user
         chunks = _weighted_chunks(ordered, weights, columns, rows)
     for own_item, own_user, column, values in chunks:
-        found.append(_lines_of(own_item, column, values, both.n_columns))
+        lines_of_chunks.append(_lines_of(own_item, column, values, both.n_columns))
         _add_both(both, own_item, own_user, column, values)
-    number, column, sums = (np.concatenate(parts, axis=-1) for parts in zip(*found, strict=True))
+    number, column, sums = (np.concatenate(parts, axis=-1) for parts in zip(*lines_of_chunks, strict=True))
     group, block = np.divmod(column, np.int16(n_blocks(n_cells)))
     cell: Any = block_cells(n_cells).astype(np.int16)[block]
     lines = ItemLines(hashes[number], group, cell, sums)
     return CountedItems(lines, both.pair_sums())
-
-
-def bit_length(n: int) -> int:
-    """How many bits numbers below n have."""
-    return max(1, int(n - 1).bit_length())
 
 
 def _codes(users: Users, rows: Rows) -> tuple[Ints, int]:
@@ -177,7 +173,7 @@ def _whole_items(item: Ints, shift: int = 0) -> Iterator[slice]:
 def _lines_of(item: Ints, column: Ints, values: Floats, n_columns: int) -> tuple[Ints, Ints, Floats]:
     """Rows in order of item added up by item and column: item, column (n,) and sums (2, 2, n), in order."""
     starts = run_starts(item)
-    number = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(item)))
+    number = np.repeat(np.arange(len(starts)), run_lengths(starts, len(item)))
     place = number * n_columns + column
     size = len(starts) * n_columns
     if size > 16 * len(place):
@@ -191,7 +187,7 @@ def _lines_of(item: Ints, column: Ints, values: Floats, n_columns: int) -> tuple
 
 def _add_both(both: Products, item: Ints, user: Ints, column: Ints, values: Floats) -> None:
     """Products within each user's rows of one item; rows are in order of item, then user."""
-    again = np.flatnonzero((item[1:] == item[:-1]) & (user[1:] == user[:-1])) + 1  # the second row and so on
+    again = np.flatnonzero(~new_runs(item, user))  # the second row and so on
     if len(again) == 0:
         both.add_alone(column, values)
         return
@@ -200,6 +196,6 @@ def _add_both(both: Products, item: Ints, user: Ints, column: Ints, values: Floa
     alone, several = np.flatnonzero(~several), np.flatnonzero(several)
     both.add_alone(column[alone], values[:, :, alone])
     starts = run_starts(item[several], user[several])
-    owner = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(several)))
+    owner = np.repeat(np.arange(len(starts)), run_lengths(starts, len(several)))
     lines = ItemLines.of(owner, np.zeros_like(owner), column[several], values[:, :, several])
     both.add(run_starts(lines.item), lines.cell.astype(np.int64), lines.values)

@@ -15,6 +15,7 @@ import numpy as np
 from evenscore.errors import DataError
 from evenscore.tallies.moments import Factor, Moments
 from evenscore.tallies.pairs import USER_PAIRS, PairSums
+from evenscore.tallies.runs import run_lengths, run_starts
 from evenscore.types import Floats, Ints
 
 BLOCKS = 64  # item sums are kept for at most so many blocks of neighbouring cells
@@ -109,14 +110,6 @@ class ItemLines:
         return tuple(np.bincount(self.group[first], minlength=n_groups).tolist())
 
 
-def run_starts(*columns: Ints) -> Ints:
-    """Where lines begin that differ from the one before in some column."""
-    if len(columns[0]) == 0:
-        return np.zeros(0, dtype=np.int64)
-    is_new = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
-    return np.concatenate([[0], np.flatnonzero(is_new) + 1])
-
-
 def is_ordered(lines: ItemLines) -> bool:
     """Whether lines are in order, each once."""
     order = np.lexsort((lines.cell, lines.group, lines.item))
@@ -142,7 +135,7 @@ class Products:
 
     def add(self, starts: Ints, column: Ints, values: Floats) -> None:
         """Lines of owners, one owner after the other: starts: where each begins; column: (n,); values: (2 weightings, 2, n)."""
-        lengths = np.diff(starts, append=len(column))
+        lengths = run_lengths(starts, len(column))
         if (lengths == 1).all():
             self.add_alone(column, values)
             return
@@ -157,7 +150,7 @@ class Products:
                 mine = np.repeat(chosen, lengths)
                 add(column[mine], values[:, :, mine], lengths[chosen])
 
-    def add_alone(self, column: Ints, values: Floats, lengths: Ints | None = None) -> None:
+    def add_alone(self, column: Ints, values: Floats, _lengths: Ints | None = None) -> None:
         """Owners with a single line, which make pairs of a column with itself only."""
         every = np.arange(self.n_columns)
         for weighting, (w, y) in enumerate(values):
@@ -194,7 +187,8 @@ class Products:
 
     def pair_sums(self) -> dict[tuple[int, int], PairSums]:
         """For each pair of groups (a <= b) that has any; blocks by the cell that stands for them."""
-        size, cell, found = self.n_blocks, block_cells(self.n_cells), {}
+        size, cell = self.n_blocks, block_cells(self.n_cells)
+        by_groups: dict[tuple[int, int], PairSums] = {}
         pairs = cell[:, None] * self.n_cells + cell
         for a in range(self.n_groups):
             for b in range(a, self.n_groups):
@@ -203,13 +197,13 @@ class Products:
                 kept = (square != 0).any(axis=(0, 1)) & ((a != b) | (cell[:, None] <= cell))
                 if a == b or kept.any():
                     sums = PairSums(USER_PAIRS, square[:, :, kept], self.n_cells, a == b, pairs[kept].astype(np.int32))
-                    found[a, b] = sums.packed()
-        return found
+                    by_groups[a, b] = sums.packed()
+        return by_groups
 
 
 def products(lines: ItemLines, n_groups: int, n_cells: int) -> dict[tuple[int, int], PairSums]:
     """For each pair of groups (a <= b) the sum over items of what the item put into one cell times what it put into another."""
-    found = Products(n_groups, n_cells)
+    total = Products(n_groups, n_cells)
     starts = run_starts(lines.item)
     block = block_of(n_cells)
     ends = np.append(starts[1:], len(lines))
@@ -218,6 +212,6 @@ def products(lines: ItemLines, n_groups: int, n_cells: int) -> dict[tuple[int, i
         last = max(first + 1, int(np.searchsorted(ends, starts[first] + CHUNK, side="right")))
         some = slice(int(starts[first]), int(ends[last - 1]))
         column = lines.group[some].astype(np.int64) * n_blocks(n_cells) + block[lines.cell[some]]
-        found.add(starts[first:last] - starts[first], column, lines.values[:, :, some])
+        total.add(starts[first:last] - starts[first], column, lines.values[:, :, some])
         first = last
-    return found.pair_sums()
+    return total.pair_sums()

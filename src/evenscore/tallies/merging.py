@@ -19,7 +19,7 @@ from evenscore.tallies.item_sums import MOST_LINES, ItemLines
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.reshaping import drop_blocks, recentre, remap
-from evenscore.tallies.tally_state import SKETCH, Tally
+from evenscore.tallies.tally_state import SKETCH, Cross, Tally
 from evenscore.types import Floats, Ints
 
 
@@ -35,23 +35,13 @@ def add(a: Tally, b: Tally) -> Tally:
     centre = _common_centre(a, b)
     same_split = (a.split, a.by_item) == (b.split, b.by_item)
     groups = _united_groups(a, b)
-    group_tallies: dict[int, GroupTally] = {}
-    cross: dict[str, dict[tuple[int, int], PairSums]] = {}
     a, b = (recentre(shard, centre) for shard in _same_blocks(a, b))
+    group_tallies, cross = _add_sums((a, b), groups)
     items = _add_lines(a, b, groups)
-    for tally in (a, b):
-        positions = [groups.index(label) for label in tally.groups]
-        for g, counted in zip(positions, tally.group_tallies, strict=True):
-            group_tallies[g] = group_tallies[g] + counted if g in group_tallies else counted
-        for name, named in tally.cross_blocks.items():
-            total = cross.setdefault(name, {})
-            for (i, j), sums in named.items():
-                pair = (positions[i], positions[j])  # both orders are sorted alike, so i < j stays
-                total[pair] = total[pair] + sums if pair in total else sums
     return Tally(
         lattice=a.lattice,
         groups=groups,
-        group_tallies=tuple(group_tallies[g] for g in range(len(groups))),
+        group_tallies=group_tallies,
         cross_blocks=cross,
         n_spanning=a.n_spanning + b.n_spanning,
         centre=centre,
@@ -67,6 +57,22 @@ def add(a: Tally, b: Tally) -> Tally:
         items=items,
         item_counts=() if items is None else items.counts(len(groups)),
     )
+
+
+def _add_sums(shards: Iterable[Tally], groups: tuple[Any, ...]) -> tuple[tuple[GroupTally, ...], dict[str, Cross]]:
+    """The sums of each group and between groups, over shards that have the same blocks on the same lattice."""
+    group_tallies: dict[int, GroupTally] = {}
+    cross: dict[str, dict[tuple[int, int], PairSums]] = {}
+    for shard in shards:
+        positions = [groups.index(label) for label in shard.groups]
+        for g, counted in zip(positions, shard.group_tallies, strict=True):
+            group_tallies[g] = group_tallies[g] + counted if g in group_tallies else counted
+        for name, between in shard.cross_blocks.items():
+            total = cross.setdefault(name, {})
+            for (i, j), sums in between.items():
+                pair = (positions[i], positions[j])  # both orders are sorted alike, so i < j stays
+                total[pair] = total[pair] + sums if pair in total else sums
+    return tuple(group_tallies[g] for g in range(len(groups))), dict(cross)
 
 
 def _all_dropped(a: Tally, b: Tally) -> dict[str, int]:

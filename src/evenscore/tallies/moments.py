@@ -91,6 +91,11 @@ class Sums:
         """One sum under both weightings."""
         return self.values[:, self.moments.names.index(name)]
 
+    @property
+    def named(self) -> dict[str, Floats]:
+        """Every sum by its name, (2 weightings, ..., n_cells) each."""
+        return {name: self[name] for name in self.moments.names}
+
     def under(self, weighting: str) -> dict[str, Floats]:
         """The sums of one weighting by name."""
         require_option("weighting", weighting, WEIGHTINGS)
@@ -110,6 +115,10 @@ class Sums:
             return self
         flat = self.values.reshape(*self.values.shape[:2], -1)
         return replace(self, values=self.moments.recentred(flat, shift).reshape(self.values.shape))
+
+    def with_sums(self, **changes: Floats) -> Sums:
+        """The same with some of the sums changed, by name."""
+        return Sums.from_named(self.moments, self.named | changes)
 
     def remapped(self, cells: Ints, n_cells: int) -> Self:
         """The sums on other cells: old cell c is in ``cells[c]``."""

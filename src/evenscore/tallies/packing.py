@@ -16,7 +16,8 @@ KEY_BITS = 63
 PASS_BITS = 2  # keys longer by so much are made in 2, 4 passes over the rows; codes of users are made denser beyond
 
 
-def _bits(n: int) -> int:
+def bit_length(n: int) -> int:
+    """How many bits numbers below n have."""
     return max(1, int(n - 1).bit_length())
 
 
@@ -33,7 +34,12 @@ class Layout:
     def fitting(cls, users: Users, observations: Observations, lattice: Lattice) -> Layout:
         """As few bits as all rows can do with."""
         n_groups = len(observations.groups)
-        return cls(_bits(observations.n_rows), _bits(lattice.n_cells), _bits(users.span), _bits(n_groups) if n_groups > 1 else 0)
+        return cls(
+            row=bit_length(observations.n_rows),
+            cell=bit_length(lattice.n_cells),
+            user=bit_length(users.span),
+            group=bit_length(n_groups) if n_groups > 1 else 0,
+        )
 
     @property
     def bits(self) -> int:

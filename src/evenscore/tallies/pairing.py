@@ -55,14 +55,6 @@ class Segments:
         return np.ones_like(outcome) if self.weight is None else self.weight[rows], outcome
 
 
-def lengths_from(starts: Ints, end: int) -> Ints:
-    """How many rows each segment has, given where they start."""
-    lengths = np.empty_like(starts)
-    np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
-    lengths[-1] = end - starts[-1]
-    return lengths
-
-
 def pair_sums(segments: Segments, n_cells: int, own: Floats) -> PairSums:
     """The pair sums of a group with itself; ``own`` (2, 4, n_cells) are those of each row with itself.
 

@@ -17,7 +17,7 @@ from evenscore.tallies.group_sums import GroupTally
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.moments import Sums
 from evenscore.tallies.pairs import PairSums
-from evenscore.tallies.reshaping import recentre
+from evenscore.tallies.reshaping import pair_block, recentre, with_pair_block
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Floats, Ints
 
@@ -35,24 +35,25 @@ PHASE = (5**0.5 - 1) / 2  # multiples of it are spread evenly: where the steps o
 def _transformed(tally: Tally, scale: Sequence[Floats] | Floats, shift: Sequence[Floats] | Floats) -> Tally:
     """The tally of outcomes ``scale * y + shift``, by group and cell: (n_cells,) or (2 weightings, n_cells) each."""
     groups = tuple(
-        replace(
-            group,
-            blocks={**group.blocks, "vectors": _moved(group.vectors, a, k), "pairs": _moved_pairs(group.pairs, (a, a), (k, k))},
-        )
+        group.with_blocks(vectors=_moved(group.vectors, a, k))
         for group, a, k in zip(tally.group_tallies, scale, shift, strict=True)
     )
-    cross = {(g, h): _moved_pairs(sums, (scale[g], scale[h]), (shift[g], shift[h])) for (g, h), sums in tally.cross.items()}
-    return replace(tally, group_tallies=groups, cross_blocks={**tally.cross_blocks, "pairs": cross})
+    pairs = {
+        (g, h): _moved_pairs(sums, (scale[g], scale[h]), (shift[g], shift[h]))
+        for (g, h), sums in pair_block(tally, "pairs").items()
+    }
+    return with_pair_block(replace(tally, group_tallies=groups), "pairs", pairs)
 
 
 def _moved(sums: Sums, a: Floats, k: Floats) -> Sums:
-    v = {name: sums[name] for name in sums.moments.names}
-    squares = {
-        "Y2": a * a * v["Y2"] + 2 * a * k * v["Y"] + k * k * v["W"],
-        "V2": a * a * v["V2"] + 2 * a * k * v["V1"] + k * k * v["V0"],
-    }
-    means = {"Y": a * v["Y"] + k * v["W"], "XY": a * v["XY"] + k * v["X"], "V1": a * v["V1"] + k * v["V0"]}
-    return Sums.from_named(sums.moments, {**v, **means, **squares})
+    v = sums.named
+    return sums.with_sums(
+        Y=a * v["Y"] + k * v["W"],
+        XY=a * v["XY"] + k * v["X"],
+        V1=a * v["V1"] + k * v["V0"],
+        Y2=a * a * v["Y2"] + 2 * a * k * v["Y"] + k * k * v["W"],
+        V2=a * a * v["V2"] + 2 * a * k * v["V1"] + k * k * v["V0"],
+    )
 
 
 def _moved_pairs(sums: PairSums, scales: tuple[Floats, Floats], shifts: tuple[Floats, Floats]) -> PairSums:
@@ -67,9 +68,9 @@ def _diagonal(group: GroupTally, name: str) -> Floats:
     """A pair sum of each cell with itself, (2, n_cells)."""
     pairs = group.pairs
     c, d = np.divmod(pairs.pairs, pairs.n_cells)
-    found = np.zeros((2, pairs.n_cells))
-    found[:, c[c == d]] = pairs[name][:, c == d]
-    return found
+    sums = np.zeros((2, pairs.n_cells))
+    sums[:, c[c == d]] = pairs[name][:, c == d]
+    return sums
 
 
 def _ratio(top: Floats, bottom: Floats) -> Floats:
@@ -107,14 +108,14 @@ def _typical_means(outcome: Floats, weight: Floats) -> Floats:
     """The median of the cells' means, by group; of all groups for one with few cells."""
     means = _ratio(outcome, weight)
     every = means[weight > 0]
-    own = [mean[there] for mean, there in zip(means, weight > 0, strict=True)]
-    return np.array([np.median(each if len(each) >= FEW else every) for each in own])
+    of_groups = [mean[used] for mean, used in zip(means, weight > 0, strict=True)]
+    return np.array([np.median(own if len(own) >= FEW else every) for own in of_groups])
 
 
 def _typical_square(squares: Floats, weight: Floats) -> float:
     """Squares per user, without the tenth of the cells where they are largest."""
-    there = weight > 0
-    ratio, kept = squares[there] / weight[there], weight[there]
+    used = weight > 0
+    ratio, kept = squares[used] / weight[used], weight[used]
     order = np.argsort(ratio)[: max(1, int(len(ratio) * (1 - TRIMMED)))]
     return float((ratio * kept)[order].sum() / kept[order].sum())
 
@@ -140,20 +141,16 @@ def rounded(tally: Tally) -> Tally:
     shifts = []
     for group, weight, size in zip(tally.group_tallies, weights, sizes, strict=True):
         shifts.append(_ratio(_binned(group.vectors["Y"], _step(size), phase) * (weight > 0), weight))
+    own = residual.group_tallies
     groups = tuple(
-        replace(
-            group,
-            blocks={
-                **group.blocks,
-                "vectors": _rounded_vectors(group.vectors, size, widths, phase),
-                "pairs": _rounded_pairs(group.pairs, (group, group), (size, size)),
-            },
-        )
-        for group, size in zip(residual.group_tallies, sizes, strict=True)
+        group.with_blocks(vectors=_rounded_vectors(group.vectors, size, widths, phase))
+        for group, size in zip(own, sizes, strict=True)
     )
-    made = residual.group_tallies
-    cross = {(g, h): _rounded_pairs(sums, (made[g], made[h]), (sizes[g], sizes[h])) for (g, h), sums in residual.cross.items()}
-    residual = replace(residual, group_tallies=groups, cross_blocks={**residual.cross_blocks, "pairs": cross})
+    pairs = {
+        (g, h): _rounded_pairs(sums, (own[g], own[h]), (sizes[g], sizes[h]))
+        for (g, h), sums in pair_block(residual, "pairs").items()
+    }
+    residual = with_pair_block(replace(residual, group_tallies=groups), "pairs", pairs)
     return replace(_transformed(residual, ones, shifts), rounded=True)
 
 
@@ -174,18 +171,16 @@ def _sizes(residual: Tally) -> list[Floats]:
     """At most how far one person moves a cell's total, (2, n_cells) a group; no less than half of what is usual of all cells."""
     squares = [np.maximum(_diagonal(group, "yy"), 0) for group in residual.group_tallies]
     weights = [_diagonal(group, "ww") for group in residual.group_tallies]
-    usual = _ratio(sum(each.sum(axis=1) for each in squares), sum(each.sum(axis=1) for each in weights))[:, None]
+    usual = _ratio(sum(square.sum(axis=1) for square in squares), sum(weight.sum(axis=1) for weight in weights))[:, None]
     return [np.sqrt(np.maximum(square, 0.5 * usual * weight)) for square, weight in zip(squares, weights, strict=True)]
 
 
 def _rounded_vectors(sums: Sums, size: Floats, widths: Floats, phase: Floats) -> Sums:
-    v = {name: sums[name] for name in sums.moments.names}
-    there = v["W"] > 0
-    nothing = np.zeros_like(v["W"])
-    squares = _binned(v["Y2"], _step(v["Y2"]), phase) * there
-    tilt = _binned(v["XY"], _step(size) * widths, phase) * there
-    made = {"Y": nothing, "XY": tilt, "Y2": squares, "V1": nothing, "V2": squares * _ratio(v["V0"], v["W"])}
-    return Sums.from_named(sums.moments, {**v, **made})
+    weight = sums["W"]
+    used, nothing = weight > 0, np.zeros_like(weight)
+    squares = _binned(sums["Y2"], _step(sums["Y2"]), phase) * used
+    tilt = _binned(sums["XY"], _step(size) * widths, phase) * used
+    return sums.with_sums(Y=nothing, XY=tilt, Y2=squares, V1=nothing, V2=squares * _ratio(sums["V0"], weight))
 
 
 def _rounded_squares(group: GroupTally) -> Floats:
@@ -264,9 +259,7 @@ def within_limits(tally: Tally, low: float, high: float) -> Tally:
 
 
 def _limited(group: GroupTally, low: float, high: float) -> GroupTally:
-    v = {name: group.vectors[name] for name in group.vectors.moments.names}
+    v = group.vectors.named
     scores = np.clip(v["X"], v["W"] * low, v["W"] * high)
     along = np.where(scores == v["X"], v["XY"], _ratio(scores, v["W"]) * v["Y"])
-    return replace(
-        group, blocks={**group.blocks, "vectors": Sums.from_named(group.vectors.moments, {**v, "X": scores, "XY": along})}
-    )
+    return group.with_blocks(vectors=group.vectors.with_sums(X=scores, XY=along))

@@ -16,7 +16,6 @@ from evenscore.tallies.blocks import BLOCKS, REQUIRED
 from evenscore.tallies.group_sums import GroupTally
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.lattice_settings import lattice_from_settings, lattice_settings
-from evenscore.tallies.moments import Sums
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.protection import clipped, rounded, score_limits, within_limits
 from evenscore.tallies.reshaping import drop_blocks, remap
@@ -151,12 +150,10 @@ def _coarsened(tally: Tally, starts: Ints, min_users: int, limits: tuple[float, 
 def _thinned(group: GroupTally, least_users: Floats) -> GroupTally:
     """The group without folds and rows that have no outcome, and with users that are certain: at least so many, and at least the
     weight, since a user weighs at most 1."""
-    vectors = {name: group.vectors[name] for name in group.vectors.moments.names}
-    vectors |= {"U": np.zeros_like(vectors["U"]), "A": vectors["W"]}
-    sums = Sums.from_named(group.vectors.moments, vectors)
+    sums = group.vectors.with_sums(U=np.zeros_like(group.vectors["U"]), A=group.vectors["W"])
     users = np.maximum(least_users, np.ceil(sums.under("user")["W"] * (1 - ROUNDING)))
-    blocks = {**group.blocks, "vectors": sums, "folds": BLOCKS["folds"].empty(len(users))}
-    return replace(group, n_unlabelled=0, cell_users=users, blocks=blocks)
+    thinned = group.with_blocks(vectors=sums, folds=BLOCKS["folds"].empty(len(users)))
+    return replace(thinned, n_unlabelled=0, cell_users=users)
 
 
 def _coarse_lattice(lattice: Lattice, starts: Ints, limits: tuple[float, float]) -> Lattice:

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from evenscore.tallies.blocks import REQUIRED
+from evenscore.tallies.blocks import BLOCKS, REQUIRED
 from evenscore.tallies.lattice import Lattice
+from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.tally_state import Cross, Tally
 from evenscore.types import Ints
 
@@ -44,6 +45,20 @@ def remap(tally: Tally, lattice: Lattice, cells: Sequence[Ints]) -> Tally:
     return replace(tally, lattice=lattice, group_tallies=groups, cross_blocks=cross, items=items)
 
 
+def pair_block(tally: Tally, name: str) -> dict[tuple[int, int], PairSums]:
+    """A block of pair sums by positions of groups (a, b), a <= b: of each with itself, and of two that have something in common."""
+    own = {(g, g): cast(PairSums, group.blocks[name]) for g, group in enumerate(tally.group_tallies)}
+    return {**own, **tally.cross_blocks.get(name, {})}
+
+
+def with_pair_block(tally: Tally, name: str, pairs: Mapping[tuple[int, int], PairSums]) -> Tally:
+    """The same with this block of pair sums; the inverse of ``pair_block``."""
+    empty = BLOCKS[name].empty(tally.lattice.n_cells)
+    groups = tuple(group.with_blocks(**{name: pairs.get((g, g), empty)}) for g, group in enumerate(tally.group_tallies))
+    cross = {(a, b): sums for (a, b), sums in pairs.items() if a != b}
+    return replace(tally, group_tallies=groups, cross_blocks={**tally.cross_blocks, name: cross})
+
+
 def drop_blocks(tally: Tally, names: Iterable[str], reason: str) -> Tally:
     """The same without some optional blocks, and with the reason."""
     gone = set(names)
@@ -74,12 +89,11 @@ def keep_groups(tally: Tally, groups: Sequence[Any]) -> Tally:
         name: {(place[a], place[b]): sums for (a, b), sums in named.items() if a in place and b in place}
         for name, named in tally.cross_blocks.items()
     }
-    labels, sums = (tuple(values[index] for index in kept) for values in (tally.groups, tally.group_tallies))
     items = None if tally.items is None else tally.items.renumbered(place)
     return replace(
         tally,
-        groups=labels,
-        group_tallies=cast(Any, sums),
+        groups=tuple(tally.groups[index] for index in kept),
+        group_tallies=tuple(tally.group_tallies[index] for index in kept),
         cross_blocks=cast(Mapping[str, Cross], cross),
         item_counts=tuple(tally.item_counts[index] for index in kept) if tally.item_counts else (),
         items=items,

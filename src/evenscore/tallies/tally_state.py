@@ -38,12 +38,11 @@ class Tally(Table):
 
     centre: what outcomes are deviations from. cross_blocks: pair sums between groups, by the block's name and (a, b) positions in
     ``groups``, a < b. sketch: the smallest hashes of user ids, or None when rows are independent users. dropped: rows left out
-    because of nulls, by column. split: the share of users, or by_item of items, that was tallied, None for all.
-    released: (users that every cell and
-    pair of cells has at least, cells before they were merged), None as long as nothing was thinned. left_out: why optional blocks
-    are missing, by name. rounded: whether a release clipped and rounded the outcomes. item: what the second key is called that rows
-    share, None without one; item_counts: items of each group; items: sums by item, None where only their products are kept; keys:
-    which of the two keys variances heed, see ``two_way``. made: what was computed from the sums once.
+    because of nulls, by column. split: the share of users, or by_item of items, that was tallied, None for all. released: (users
+    that every cell and pair of cells has at least, cells before they were merged), None as long as nothing was thinned. left_out:
+    why optional blocks are missing, by name. rounded: whether a release clipped and rounded the outcomes. item: what the second key
+    is called that rows share, None without one; item_counts: items of each group; items: sums by item, None where only their
+    products are kept; keys: which of the two keys variances heed, see ``two_way``. made: what was computed from the sums once.
 
     Examples
     --------
@@ -164,12 +163,7 @@ class Tally(Table):
     def sums(self, group: Any, weighting: str = "user") -> CellSums:
         """The vectors of one group."""
         group_tally = self.group_tallies[self.index(group)]
-        vectors = group_tally.vectors.under(weighting)
-        weight, score = vectors["W"], vectors["X"]
-        mean = np.divide(score, weight, out=np.full_like(score, np.nan), where=weight > 0)
-        tilt = np.where(weight > 0, vectors["XY"] - np.nan_to_num(mean) * vectors["Y"], 0.0) * self.lattice.axis_slopes(mean)
-        position, width = self.lattice.positions(mean), self.lattice.cell_widths
-        return CellSums(**vectors, N=group_tally.cell_users, position=position, width=width, tilt=tilt)
+        return CellSums.placed(self.lattice, {**group_tally.vectors.under(weighting), "N": group_tally.cell_users})
 
     def folds(self, group: Any, weighting: str = "user") -> FoldSums:
         """The vectors of one group by user fold."""

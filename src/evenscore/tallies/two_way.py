@@ -21,6 +21,7 @@ from evenscore.tallies.item_counting import CountedItems
 from evenscore.tallies.item_sums import MOST_LINES, block_of, n_blocks, products
 from evenscore.tallies.moments import sum_cells
 from evenscore.tallies.pairs import PairMatrices, PairSums
+from evenscore.tallies.reshaping import pair_block, with_pair_block
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Floats, Ints
 
@@ -34,34 +35,15 @@ Products = Mapping[tuple[int, int], PairSums]
 
 def attach_items(tally: Tally, counted: CountedItems, item: str | None) -> Tally:
     """The tally with sums of its items."""
-    empty = PairSums.empty(tally.lattice.n_cells, within=True)
-    groups = tuple(
-        replace(group, blocks={**group.blocks, "both_pairs": counted.both.get((g, g), empty)})
-        for g, group in enumerate(tally.group_tallies)
-    )
-    cross = {pair: sums for pair, sums in counted.both.items() if pair[0] != pair[1]}
-    return replace(
-        tally,
-        group_tallies=groups,
-        cross_blocks={**tally.cross_blocks, "both_pairs": cross},
-        item=item,
-        items=counted.lines,
-        item_counts=counted.lines.counts(len(tally.groups)),
-    )
+    tally = with_pair_block(tally, "both_pairs", counted.both)
+    return replace(tally, item=item, items=counted.lines, item_counts=counted.lines.counts(len(tally.groups)))
 
 
 def fold_lines(tally: Tally, most: int = MOST_LINES) -> Tally:
     """The same with the products of sums by item in place of the sums, if there are too many of these."""
     if tally.items is None or len(tally.items) <= most:
         return tally
-    found = _item_pairs(tally)
-    empty = PairSums.empty(tally.lattice.n_cells, within=True)
-    groups = tuple(
-        replace(group, blocks={**group.blocks, "item_pairs": found.get((g, g), empty)})
-        for g, group in enumerate(tally.group_tallies)
-    )
-    cross = {pair: sums for pair, sums in found.items() if pair[0] != pair[1]}
-    return replace(tally, group_tallies=groups, cross_blocks={**tally.cross_blocks, "item_pairs": cross}, items=None)
+    return replace(with_pair_block(tally, "item_pairs", _item_pairs(tally)), items=None)
 
 
 def with_keys(tally: Tally, keys: str) -> Tally:
@@ -94,20 +76,15 @@ def has_groups_of_items(tally: Tally) -> bool:
 def _item_pairs(tally: Tally) -> Products:
     """For each pair of groups the products of what rows of one item put into cells."""
     if tally.items is None:
-        return _block_pairs(tally, "item_pairs")
+        return pair_block(tally, "item_pairs")
     if "item_pairs" not in tally.made:
         tally.made["item_pairs"] = products(tally.items, len(tally.groups), tally.lattice.n_cells)
     return cast(Products, tally.made["item_pairs"])
 
 
-def _block_pairs(tally: Tally, name: str) -> Products:
-    own = {(g, g): cast(PairSums, group.blocks[name]) for g, group in enumerate(tally.group_tallies)}
-    return {**own, **tally.cross_blocks.get(name, {})}
-
-
-def _on_blocks(found: Products, pair: tuple[int, int], weighting: str, n_cells: int) -> PairMatrices | None:
+def _on_blocks(by_groups: Products, pair: tuple[int, int], weighting: str, n_cells: int) -> PairMatrices | None:
     """Pair matrices on the blocks of cells that item sums are kept for."""
-    sums = found.get((min(pair), max(pair)))
+    sums = by_groups.get((min(pair), max(pair)))
     if sums is None:
         return None
     matrices = sums.matrices(weighting, block_of(n_cells))
@@ -128,7 +105,7 @@ def excess(tally: Tally, pair: tuple[int, int], weighting: str) -> Excess | None
     if (pair, weighting) not in made:
         n_cells = tally.lattice.n_cells
         item = _on_blocks(_item_pairs(tally), pair, weighting, n_cells)
-        both = _on_blocks(_block_pairs(tally, "both_pairs"), pair, weighting, n_cells)
+        both = _on_blocks(pair_block(tally, "both_pairs"), pair, weighting, n_cells)
         made[pair, weighting] = None if item is None else Excess(item, item if both is None else item - both)
     return made[pair, weighting]
 
@@ -226,13 +203,13 @@ def design_effects(tally: Tally, weighting: str) -> dict[str, float]:
     """
     totals = np.zeros(4)
     for group in range(len(tally.groups)):
-        found = _pilot_residuals(tally, group, weighting)
-        if found is not None:
-            fit, shared = found.fit[block_of(tally.lattice.n_cells)], found.shared
+        pilot = _pilot_residuals(tally, group, weighting)
+        if pilot is not None:
+            fit, shared = pilot.fit[block_of(tally.lattice.n_cells)], pilot.shared
             users = tally._user_matrices(group, group, weighting, None)
             assert users is not None
-            of_items = (square.residual(found.fit, found.fit).sum() for square in (shared.item, shared.other))
-            totals += np.array([found.rows.sum(), users.residual(fit, fit).sum(), *of_items]) / found.weight.sum() ** 2
+            of_items = (square.residual(pilot.fit, pilot.fit).sum() for square in (shared.item, shared.other))
+            totals += np.array([pilot.rows.sum(), users.residual(fit, fit).sum(), *of_items]) / pilot.weight.sum() ** 2
     rows, by_user, by_item, other = totals.tolist()
     variances = {"user": by_user, "item": by_item, "both": by_user + item_share(tally, weighting) * other}
     return {key: value / rows if rows > 0 else np.nan for key, value in variances.items()}
@@ -271,16 +248,16 @@ def _evidence(tally: Tally, group: int, weighting: str) -> Floats:
         return np.zeros((2, 2))
     other, level = pilot.shared.other, pilot.level
     residual = other.residual(pilot.fit, pilot.fit)
-    found = []
+    sums = []
     for label in (np.zeros_like(level), level):
         same = label[:, None] == label
         size = np.array([np.bincount(label, own)[label] for own in (pilot.rows, pilot.weight)])
         # One row of a level has the variance rows / V0 and the weight V0 / W, if all of its rows are alike.
         scale = np.divide(size[0], size[1], out=np.zeros_like(pilot.weight), where=size[1] > 0)
         noise = 2 * float((same * other.ww * np.outer(scale, scale)).sum())
-        found.append([float((same * residual).sum()), noise])
+        sums.append([float((same * residual).sum()), noise])
     total = pilot.weight.sum()
-    return np.array(found) / [total**2, total**4]
+    return np.array(sums) / [total**2, total**4]
 
 
 def _pilot(weight: Floats, outcome: Floats, n_levels: int) -> tuple[Floats, Ints]:

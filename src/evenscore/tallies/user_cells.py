@@ -14,9 +14,10 @@ from evenscore.tallies.everyone import attach_everyone
 from evenscore.tallies.group_sums import GroupTally, group_tally
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.moments import Moments
-from evenscore.tallies.pairing import Segments, cross_sums, lengths_from, pair_sums
+from evenscore.tallies.pairing import Segments, cross_sums, pair_sums
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.reshaping import drop_overflow
+from evenscore.tallies.runs import run_lengths, run_starts
 from evenscore.tallies.spanning import segment_pairs
 from evenscore.tallies.tally_state import SKETCH, Tally
 from evenscore.types import Array, Floats, Ints
@@ -63,11 +64,7 @@ def added(rows: Mapping[str, Array]) -> UserCells:
     place = [rows[name][order] for name in PLACE]
     if len(order) == 0:
         return {name: np.asarray(column) for name, column in rows.items()}
-    is_new = np.zeros(len(order), dtype=bool)
-    is_new[0] = True
-    for column in place:
-        is_new[1:] |= column[1:] != column[:-1]
-    starts = np.flatnonzero(is_new)
+    starts = run_starts(*place)
     with np.errstate(over="ignore", invalid="ignore"):
         sums = {name: np.add.reduceat(column[order], starts) for name, column in rows.items() if name not in PLACE}
     return {**{name: column[starts] for name, column in zip(PLACE, place, strict=True)}, **sums}
@@ -137,8 +134,8 @@ def _with_higher(zero: Tally) -> Tally:
 
 
 def _segments(rows: Mapping[str, Array], owner: Ints) -> Segments:
-    starts = np.flatnonzero(np.concatenate([[True], owner[1:] != owner[:-1]]))
-    lengths = lengths_from(starts, len(owner))
+    starts = run_starts(owner)
+    lengths = run_lengths(starts, len(owner))
     n = np.add.reduceat(rows["n"], starts)
     return Segments(rows["cell"].astype(np.uint16), starts, lengths, n, weight=rows["w"], outcome=rows["y"])
 
@@ -194,10 +191,8 @@ def _cross(rows: UserCells, n_cells: int) -> tuple[dict[tuple[int, int], PairSum
     """Pair sums between groups, and how many users are in several."""
     if len(rows["key"]) == 0:
         return {}, 0
-    starts = np.flatnonzero(
-        np.concatenate([[True], (rows["key"][1:] != rows["key"][:-1]) | (rows["part"][1:] != rows["part"][:-1])])
-    )
+    starts = run_starts(rows["key"], rows["part"])
     key, part = rows["key"][starts], rows["part"][starts]
-    segments = _segments(rows, np.repeat(np.arange(len(starts)), lengths_from(starts, len(rows["key"]))))
+    segments = _segments(rows, np.repeat(np.arange(len(starts)), run_lengths(starts, len(rows["key"]))))
     n_spanning = len(np.unique(key[1:][key[1:] == key[:-1]]))
     return {pair: cross_sums(segments, segments, *sides, n_cells) for pair, sides in segment_pairs(key, part).items()}, n_spanning

@@ -68,7 +68,7 @@ class GroupView:
         """All groups together; a user of several keeps the weights of each, so that no further scan is needed."""
         sums = [tally.sums(group, weighting) for group in tally.groups]
         total = {name: np.sum([getattr(own, name) for own in sums], axis=0) for name in SUMMED}
-        return _view(tally, weighting, None, tuple(range(len(sums))), _placed(tally.lattice, total))
+        return _view(tally, weighting, None, tuple(range(len(sums))), CellSums.placed(tally.lattice, total))
 
     @property
     def name(self) -> str:
@@ -222,7 +222,7 @@ class GroupView:
         """The rest: its people without those of one of its groups, on the same cells."""
         left = {name: getattr(self.sums, name) - getattr(own.sums, name) for name in SUMMED}
         gone = left["W"] <= ROUNDING * self.sums.W
-        sums = _placed(self.lattice, {name: np.where(gone, 0.0, value) for name, value in left.items()})
+        sums = CellSums.placed(self.lattice, {name: np.where(gone, 0.0, value) for name, value in left.items()})
         members = tuple(index for index in self.members if index not in own.members)
 
         def pairs_at(places: Ints) -> PairMatrices:
@@ -329,14 +329,6 @@ def _mean_scores(lattice: Lattice, sums: CellSums) -> Floats:
         return lattice.values
     middle = lattice.to_score(sums.position).copy()
     return np.divide(sums.X, sums.W, out=middle, where=sums.W > 0)
-
-
-def _placed(lattice: Lattice, total: dict[str, Floats]) -> CellSums:
-    """Sums with the position, width and tilt of their cells."""
-    weight = total["W"]
-    mean = np.divide(total["X"], weight, out=np.full(len(weight), np.nan), where=weight > 0)
-    tilt = (total["XY"] - np.nan_to_num(mean) * total["Y"]) * lattice.axis_slopes(mean)
-    return CellSums(**total, position=lattice.positions(mean), width=lattice.cell_widths, tilt=tilt)
 
 
 def _pairs_between(tally: Tally, left: Sequence[int], right: Sequence[int], weighting: str, places: Ints) -> PairMatrices | None:
