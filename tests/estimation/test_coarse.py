@@ -1,12 +1,14 @@
 """Coarse cells: two groups with one curve, which lie differently in their cells, must not seem to differ."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import evenscore as es
 from data import NAMES
 from evenscore.estimation.comparison import compare_groups
-from evenscore.estimation.gaps import estimate_gap, hidden_gap
+from evenscore.estimation.gaps import _bend, estimate_gap, hidden_gap
 from evenscore.estimation.kernels import smoother
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.smoothing import Smoothing
@@ -113,3 +115,12 @@ def test_a_few_people_who_agree_do_not_show_a_gap_at_a_rare_score():
     binomial = np.sqrt(rate * (1 - rate) * (1 / 40 + 1 / 40))
     assert process.se[0] == pytest.approx(binomial, rel=1e-6)
     assert pair.p_value > 0.2
+
+
+def test_a_cell_that_weighs_nothing_bends_no_curve():
+    """Rounding is all that two cells leave of a parabola's curvature."""
+    points, outcome = np.linspace(0.1, 0.3, 41), np.array([0.1, 0.4, 1.0])
+    for share in np.random.default_rng(1).uniform(0.1, 2, 50):
+        weight = np.array([share, 1.3, 1e-17])
+        cells = SimpleNamespace(weight=weight, outcome=weight * outcome, position=np.array([0.1, 0.2, 0.35]))
+        assert np.abs(_bend(cells, points, 0.3)).max() < 10

@@ -14,7 +14,7 @@ import numpy as np
 
 from evenscore.errors import OptionError
 from evenscore.estimation.comparison import Comparison, no_overlap, overlap
-from evenscore.estimation.kernels import FEW_CELLS, Smoother
+from evenscore.estimation.kernels import FEW_CELLS, SINGULAR, Smoother
 from evenscore.estimation.laws import Law, stack, within
 from evenscore.estimation.nulls import Dispersion, Null
 from evenscore.estimation.smoothing import Smoothing
@@ -270,7 +270,8 @@ def _bend(comparison: Comparison, points: Floats, least_width: float) -> Floats:
     cofactors = [m[1] * m[3] - m[2] ** 2, m[1] * m[2] - m[0] * m[3], m[0] * m[2] - m[1] ** 2]
     determinant = sum(moment * cofactor for moment, cofactor in zip(m[2:], cofactors, strict=True))
     bend = sum(own * cofactor for own, cofactor in zip(target, cofactors, strict=True))
-    return np.divide(bend, determinant, out=np.zeros(len(points)), where=determinant > 0) / width[:, 0] ** 2
+    known = determinant > SINGULAR * m[0] * m[2] * m[4]  # of two cells, or of a third that weighs nothing, rounding is left
+    return np.divide(bend, determinant, out=np.zeros(len(points)), where=known) / width[:, 0] ** 2
 
 
 def require_inside(tally: Tally, positions: Floats) -> None:
