@@ -24,6 +24,7 @@ ROWS, FEW = 40, 6  # of a table in a terminal, in full and where only what matte
 CUT = 32  # characters of a cell in a table that would be too wide
 FRAMES = ("pandas", "polars", "pyarrow")
 KEY_COLUMNS = ("metric", "score", "threshold")  # that say, after the groups, what a row is about
+PLAIN = frozenset({str, int, bool, type(None)})  # values that JSON has as they are
 GROUP_COLUMNS = ("group", "group_a", "group_b", "low_group", "high_group", "reference")
 SPEAKING = ("__repr__", "_repr_html_", "to_dict", "plot", "_notes", "_title", "reason", "remarks", "disagreement", "sentence")
 
@@ -158,8 +159,13 @@ def json_ready(value: dict[Any, Any]) -> dict[str, Any]: ...
 def json_ready(value: object) -> Any: ...
 def json_ready(value: Any) -> Any:
     """Plain values only: no NumPy scalars, and None for what JSON cannot say (nan, infinity)."""
+    kind = type(value)
+    if kind is float:  # of hundreds of thousands of values most are these
+        return value if math.isfinite(value) else None
+    if kind in PLAIN:
+        return value
     if isinstance(value, dict):
-        return {plain_label(key): json_ready(item) for key, item in value.items()}
+        return {key if type(key) is str else plain_label(key): json_ready(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
         return [json_ready(item) for item in value]
     if isinstance(value, np.generic):
@@ -171,12 +177,15 @@ def json_ready(value: Any) -> Any:
 
 def json_text(document: Any) -> str:
     """A document as JSON for people and terminals: letters as they are, what is not printable as escapes."""
-    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    return "\n".join(line if line.isprintable() else "".join(map(_escape, line)) for line in text.split("\n"))
+    import msgspec
 
-
-def _escape(char: str) -> str:
-    return char if char.isprintable() else json.dumps(char)[1:-1]
+    # The standard library indents slowly. As bytes: a column's name may hold half a surrogate pair, which is no UTF-8.
+    line = json.dumps(document, ensure_ascii=False, allow_nan=False).encode("utf-8", "surrogatepass")
+    text = msgspec.json.format(line, indent=2).decode("utf-8", "surrogatepass") + "\n"
+    for char in set(text) - {"\n"}:
+        if not char.isprintable():
+            text = text.replace(char, json.dumps(char)[1:-1])
+    return text
 
 
 def values_of(record: Any, names: Iterable[str] | None = None) -> dict[str, Any]:

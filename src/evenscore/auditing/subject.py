@@ -78,6 +78,11 @@ class Subject:
         return self.parity.group_names
 
     @property
+    def fingerprint(self) -> str:
+        """A digest of the sums: equal data give equal fingerprints."""
+        return fingerprint(self.tally)
+
+    @property
     def tests(self) -> dict[str, Any]:
         """Every test, by name."""
         found: dict[str, Any] = {"parity": self.parity, "ordering": self.ordering}
@@ -169,7 +174,7 @@ class Subject:
             "shown_gap": self.parity.shown_gap,
             "p_value": self.p_value,
             "decision": None if self.decision is None else self.decision.to_dict(),
-            "fingerprint": fingerprint(self.tally),
+            "fingerprint": self.fingerprint,
             "groups": self.group_rows(),
             "tally": self.tally.to_dict() | {"rows": self.group_rows()},
             "tests": {name: test.to_dict() for name, test in self.tests.items()},

@@ -16,6 +16,7 @@ from evenscore.report.findings import share_of
 from evenscore.report.headline import score_name
 from evenscore.report.score_charts import DENSITY_BINS, has_few_values, outcome_limits, share_of_people
 from evenscore.report.sheets import Sheet
+from evenscore.report.smooth_lines import fine_grid, smooth
 from evenscore.report.ticks import in_json, nice_ticks, percent, score_ticks, short
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
@@ -34,10 +35,7 @@ ROOM = 0.06  # of the axis, to see where lines go on as dots
 
 def has_picture(subject: Subject) -> bool:
     """Whether any curve has enough points to be drawn."""
-    shown = shown_curves(subject)
-    if has_few_values(subject.curves, shown):
-        return bool(shown)
-    return any(_line(curve, axis_positions(subject.curves.lattice, curve.score), 0, "", FINE) for curve in shown)
+    return any(np.isfinite(curve.estimate).any() for curve in shown_curves(subject))
 
 
 def curve_chart(subject: Subject, key: str) -> Chart:
@@ -168,22 +166,6 @@ def _line(curve: Curve, x: Floats, style: int, note: str, points: int) -> list[S
             grid = fine_grid(x[end][own], points // 5)
             found.append(Series("", style, grid, smooth(x[end][own], curve.estimate[end][own], grid), kind="thin"))
     return found
-
-
-def fine_grid(x: Floats, points: int) -> Floats:
-    """So many places from the first to the last."""
-    return np.linspace(x[0], x[-1], points)
-
-
-def smooth(x: Floats, y: Floats, grid: Floats) -> Floats:
-    """A monotone cubic through the points, which bends as little as they do."""
-    from scipy.interpolate import PchipInterpolator
-
-    x, at = np.unique(x, return_index=True)
-    known = np.isfinite(y[at])
-    if known.sum() < 2:
-        return np.full(len(grid), np.nan)
-    return np.asarray(PchipInterpolator(x[known], y[at][known], extrapolate=False)(grid), float)
 
 
 def _across(series: Sequence[Series], few: bool) -> Limits:

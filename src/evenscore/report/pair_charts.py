@@ -14,12 +14,13 @@ from evenscore.estimation.smoothing import unsmoothed
 from evenscore.estimation.verdict import PARITY
 from evenscore.parity.parity_result import PairTest
 from evenscore.report.chart import Axis, Chart, Panel, Rule, Series
-from evenscore.report.curve_charts import FINE, axis_positions, fine_grid, smooth, with_band
+from evenscore.report.curve_charts import FINE, axis_positions, with_band
 from evenscore.report.estimate_charts import SMALL, names_panel
 from evenscore.report.findings import amount, largest_region, score_words, shown_pairs, unit, within
 from evenscore.report.headline import score_name
 from evenscore.report.score_charts import gap_limits, gap_rules
 from evenscore.report.sheets import Sheet
+from evenscore.report.smooth_lines import fine_grid, smooth
 from evenscore.report.ticks import nice_ticks, pair_name, percent, score_ticks, short, tick_text
 from evenscore.types import Floats
 from evenscore.wording import number_text, p_short, p_text

@@ -257,7 +257,7 @@ def _provenance(audit: Audit) -> Section:
     items += [(f"{name} version", version) for name, version in source.versions.items()]
     for subject in audit.subjects:
         of = f" ({subject.name})" if len(audit.subjects) > 1 else ""
-        items.append((f"fingerprint of the sums{of}", subject.to_dict()["fingerprint"]))
+        items.append((f"fingerprint of the sums{of}", subject.fingerprint))
     files = []
     for data in source.sources[:50]:
         size, otherwise = ("", "in memory") if data.size is None else (f"{data.size:,}", "not hashed: above 1 GiB")

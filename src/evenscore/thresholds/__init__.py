@@ -8,11 +8,9 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from evenscore.calibration.kernel_map import KernelMap
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, OptionError, is_finite, require_alpha, require_option, shortened
 from evenscore.estimation.direction import outcomes_rise
-from evenscore.estimation.fitted_curves import within_users
 from evenscore.estimation.gaps import ROUNDING
 from evenscore.estimation.inference import seeded
 from evenscore.estimation.smoothing import Smoothing
@@ -22,7 +20,7 @@ from evenscore.tallies.two_way import require_enough
 from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
 from evenscore.thresholds.solver import Ladder, solve
-from evenscore.thresholds.strictness_curves import Rung, draw_curves, make_rung, ranks
+from evenscore.thresholds.strictness_curves import Rung, Together, draw_curves, make_rung, ranks
 from evenscore.thresholds.thresholds_result import STRATEGIES, GroupThreshold, Rates, ThresholdCurve, Thresholds
 from evenscore.types import Floats
 from evenscore.wording import figures
@@ -179,10 +177,9 @@ def make_rungs(views: Sequence[GroupView], cuts: Sequence[Cut], higher: int, smo
         raise DataError("all outcomes are equal, so that no threshold is better than another")
     people = [float(view.sums.A.sum()) for view in views]
     shares = [own / sum(people) for own in people]
-    pooled = KernelMap(smoothing).fit(GroupView.whole(views[0].tally, views[0].weighting))
-    alike = within_users(views)
+    together = Together.of(views, smoothing)
     return {
-        index: make_rung(views, cuts, index, higher=higher, smoothing=smoothing, share=shares[index], pooled=pooled, alike=alike)
+        index: make_rung(views, cuts, index, higher=higher, smoothing=smoothing, share=shares[index], together=together)
         for index, reason in enumerate(reasons)
         if not reason
     }

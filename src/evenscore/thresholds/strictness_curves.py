@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 
 import numpy as np
 
 from evenscore.calibration.fit import Fit, bound
 from evenscore.calibration.kernel_map import KernelMap
 from evenscore.calibration.maps import knot_weights
+from evenscore.estimation.fitted_curves import within_users
 from evenscore.estimation.inference import draw_normal, small_sample
 from evenscore.estimation.kernels import smoother
 from evenscore.estimation.one_side import side_spread
@@ -28,25 +30,82 @@ SLOPE_WIDTH = 3.0  # a slope needs more room than a level: bandwidths of the mar
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
-    """One group ready to be solved: its ladder, outcomes at the knots as estimated and how sure they are, signed along strictness.
+class Together:
+    """What all groups say together, found when it is first asked for: ``pooled``, the curve of all; ``alike``, the correlation of
+    a user's 0/1 outcomes."""
 
-    value: (k,) as the calibrator fits it; weight: (k,) of people near a knot; matrix: (k, n_cells), what makes the values of
-    outcome sums; fit: (n_cells,), what outcomes scatter around; side: how values are distributed, without the sign; corr: (k, k);
-    seen: the least strict cut at which outcomes are known; level: value made monotone; remark: why nothing can be said beyond it.
+    pooled: Callable[[], Fit]
+    alike: Callable[[], float]
+
+    @classmethod
+    def of(cls, views: Sequence[GroupView], smoothing: Smoothing) -> Together:
+        """Of these groups, which are all of the tally."""
+        return cls(
+            cache(lambda: KernelMap(smoothing).fit(GroupView.whole(views[0].tally, views[0].weighting))),
+            cache(lambda: within_users(views)),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Rung:
+    """One group ready to be solved: its ladder and outcomes at the knots, signed along strictness; how sure these are when asked.
+
+    fit: the curve as the calibrator fits it; order: (k,), its knots along strictness; value: (k,) its values there; weight: (k,) of
+    people near a knot; seen: the least strict cut at which outcomes are known; level: value made monotone; remark: why nothing can
+    be said beyond it.
     """
 
     view: GroupView
     ladder: Ladder
+    fit: Fit
+    order: Ints
     value: Floats
     weight: Floats
-    matrix: Floats
-    fit: Floats
-    side: SideLaw
-    corr: Floats
     seen: float
     level: Floats
+    together: Together
     remark: str = ""
+
+    @property
+    def side(self) -> SideLaw:
+        """How the values are distributed, without their sign."""
+        return self._spread[0]
+
+    @property
+    def corr(self) -> Floats:
+        """How they go together, (k, k)."""
+        return self._spread[1]
+
+    @property
+    def scatter(self) -> Floats:
+        """What outcomes scatter around, (n_cells,)."""
+        return self._scattered[0]
+
+    @cached_property
+    def matrix(self) -> Floats:
+        """What makes the values of outcome sums, (k, n_cells)."""
+        return (self.fit.matrix / (self.fit.matrix @ self.view.sums.W)[:, None])[self.order]
+
+    @cached_property
+    def _spread(self) -> tuple[SideLaw, Floats]:
+        scatter, at_knots = self._scattered
+        return side_spread(self.view, self.matrix, scatter, at_knots[self.order], self.together.alike())
+
+    @cached_property
+    def _scattered(self) -> tuple[Floats, Floats]:
+        """What outcomes scatter around, at the cells and at the knots of the fit.
+
+        Few events of 0/1 outcomes say little about how many others there might have been: a curve is moved towards that of all
+        groups, as if they had shown ``BORROWED_EVENTS`` more.
+        """
+        view, fit = self.view, self.fit
+        if not view.tally.binary:
+            return np.interp(view.score, fit.score, fit.value), fit.value
+        common = self.together.pooled().at(fit.score)
+        events = 4 * effective_users(view, fit.matrix) * rate_spread((common + fit.value) / 2)
+        own = events / (events + BORROWED_EVENTS)
+        mixed = own * fit.value + (1 - own) * common
+        return np.interp(view.score, fit.score, mixed), mixed
 
 
 def make_rung(
@@ -57,13 +116,9 @@ def make_rung(
     higher: int,
     smoothing: Smoothing,
     share: float,
-    pooled: Fit,
-    alike: float,
+    together: Together,
 ) -> Rung:
-    """The curve and people of the group at a position along strictness; share: of all people that are in it.
-
-    pooled: the curve of all groups; alike: the correlation of a user's 0/1 outcomes.
-    """
+    """The curve and people of the group at a position along strictness; share: of all people that are in it."""
     view, cut = views[index], cuts[index]
     fit = KernelMap(smoothing).fit(view)
     seen = float(np.min(cut.sign * fit.score))
@@ -78,38 +133,7 @@ def make_rung(
     order = np.argsort(cut.sign * fit.score)
     weight = knot_weights(fit.score, view.score, view.sums.A)[order]
     value = higher * fit.value[order]
-    matrix = (fit.matrix / (fit.matrix @ view.sums.W)[:, None])[order]
-    scatter, here = _scatter_around(view, fit, pooled)
-    side, corr = side_spread(view, matrix, scatter, here[order], alike)
-    return Rung(
-        view=view,
-        ladder=ladder,
-        value=value,
-        weight=weight,
-        matrix=matrix,
-        fit=scatter,
-        side=side,
-        corr=corr,
-        seen=seen,
-        level=_level(value, weight),
-        remark=remark,
-    )
-
-
-def _scatter_around(view: GroupView, fit: Fit, pooled: Fit) -> tuple[Floats, Floats]:
-    """What outcomes scatter around, at the cells and at the knots.
-
-    Few events of 0/1 outcomes say little about how many others there might have been: a curve is moved towards that of all groups,
-    as if they had shown ``BORROWED_EVENTS`` more.
-    """
-    if not view.tally.binary:
-        return np.interp(view.score, fit.score, fit.value), fit.value
-    common = pooled.at(fit.score)
-    users = effective_users(view, fit.matrix)
-    events = 4 * users * rate_spread((common + fit.value) / 2)
-    own = events / (events + BORROWED_EVENTS)
-    mixed = own * fit.value + (1 - own) * common
-    return np.interp(view.score, fit.score, mixed), mixed
+    return Rung(view, ladder, fit, order, value, weight, seen, _level(value, weight), together, remark)
 
 
 def _ladder(cut: Cut, view: GroupView, fit: Fit, share: float) -> Ladder:
@@ -227,7 +251,7 @@ def _joint(rungs: Sequence[Rung]) -> Floats:
             elif pairs is None:
                 row.append(np.zeros_like(size))
             else:
-                block = a.matrix @ pairs.residual(a.fit, b.fit) @ b.matrix.T
+                block = a.matrix @ pairs.residual(a.scatter, b.scatter) @ b.matrix.T
                 row.append(np.divide(block, size, out=np.zeros_like(size), where=size > 0))
         blocks.append(row)
     return np.block(blocks)
