@@ -148,9 +148,9 @@ def hush(message: str) -> None:
 def listing(names: Iterable[object], limit: int = 30) -> str:
     """Names for an error message, cut off before it floods the screen."""
     shown = [str(name) for name in names]
-    rest = len(shown) - limit
+    n_more = len(shown) - limit
     text = ", ".join(name if len(name) <= 60 else name[:57] + "..." for name in shown[:limit])
-    return f"{text}, ... ({rest} more)" if rest > 0 else text
+    return f"{text}, ... ({n_more} more)" if n_more > 0 else text
 
 
 def no_column(name: str, role: str, where: str, names: Iterable[object], hint: str = "") -> DataError:
@@ -169,9 +169,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def _nearest(name: str, known: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
-    short = {each.lower(): each for each in known if len(each) <= 60}  # comparing long texts takes long
-    found = get_close_matches(name.lower(), list(short)[:1000], n=1) if len(name) <= 60 else []
-    return short[found[0]] if found else None
+    short = {spelling.lower(): spelling for spelling in known if len(spelling) <= 60}  # comparing long texts takes long
+    close = get_close_matches(name.lower(), list(short)[:1000], n=1) if len(name) <= 60 else []
+    return short[close[0]] if close else None
 
 
 def require_option(name: str, value: object, allowed: Iterable[object]) -> None:
@@ -231,9 +231,9 @@ def require_sequence(name: str, value: Any) -> tuple[Any, ...]:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise OptionError(f"{name}={shortened(value)} must be a list")
     try:
-        found = tuple(value)
-        hash(found)
-        return found
+        items = tuple(value)
+        hash(items)
+        return items
     except TypeError:  # an array without dimensions, or of several
         raise OptionError(f"{name}={shortened(value)} must be a list") from None
 

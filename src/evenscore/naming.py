@@ -82,12 +82,12 @@ def is_called(label: Any, name: str) -> bool:
 def find_label(groups: Iterable[Any], option: str, name: str) -> Any:
     """The group that an option names. option: as the message should begin."""
     known = list(groups)
-    found = [label for label in known if is_called(label, name)]
-    if len(found) != 1:
+    meant = [label for label in known if is_called(label, name)]
+    if len(meant) != 1:
         names = [plain_label(label) for label in known]
-        what = f"several groups are called {shortened(name)}" if found else f"no group {shortened(name)}{did_you_mean(name, names)}"
+        what = f"several groups are called {shortened(name)}" if meant else f"no group {shortened(name)}{did_you_mean(name, names)}"
         raise OptionError(f"{option}: {what}; there are: {listing(names)}")
-    return found[0]
+    return meant[0]
 
 
 def use_texts(texts: Mapping[tuple[str, str], str]) -> None:

@@ -125,11 +125,11 @@ class GroupCalibrator(TransformerMixin, BaseEstimator):
 
     def score(self, X: Any, y: ArrayLike, sensitive_features: Any = None, sample_weight: Any = None) -> float:
         """The negative mean squared error: higher is better."""
-        found = self.predict(X, sensitive_features)
+        predicted = self.predict(X, sensitive_features)
         with _in_our_words():
             outcome = np.asarray(column_or_1d(y), dtype=np.float64)
-            check_consistent_length(found, outcome)
-            return -float(np.average((found - outcome) ** 2, weights=sample_weight))
+            check_consistent_length(predicted, outcome)
+            return -float(np.average((predicted - outcome) ** 2, weights=sample_weight))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """One column, called calibrated."""
@@ -197,7 +197,7 @@ def _in_our_words() -> Iterator[None]:
 def _given(values: Any) -> Any:
     """Labels as an array or column; lists become arrays of objects."""
     if isinstance(values, list | tuple):
-        found = np.empty(len(values), dtype=object)
-        found[:] = values
-        return found
+        values_array = np.empty(len(values), dtype=object)
+        values_array[:] = values
+        return values_array
     return values

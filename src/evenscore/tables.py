@@ -36,9 +36,9 @@ class Table:
 
     def __new__(cls, *args: Any, **fields: Any) -> Any:
         """A result calls groups as the call does that made it."""
-        made = object.__new__(cls)
-        object.__setattr__(made, "_made_under", current_names())
-        return made
+        result = object.__new__(cls)
+        object.__setattr__(result, "_made_under", current_names())
+        return result
 
     def __reduce__(self) -> Any:
         """Copies call groups the same, wherever they are made."""

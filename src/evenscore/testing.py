@@ -122,17 +122,17 @@ def assert_metric(
     asked = {name: require_number(name, value) for name, value in wanted.items() if value is not None}
     if not asked:
         raise OptionError(f"say what is asked of the metric: one of {listing(f'{name}=' for name in wanted)}")
-    found = decision_metrics(data, threshold=threshold, **options)
-    rows = [found.of(group, metric) for group in found.groups]
+    metrics = decision_metrics(data, threshold=threshold, **options)
+    rows = [metrics.of(group, metric) for group in metrics.groups]
     # A group without limits has a nan, which NumPy's extremes keep: what is not known has not been shown.
     low, high = float(np.min([row["ci_low"] for row in rows])), float(np.max([row["ci_high"] for row in rows]))
-    compared = [row["band_low"] for row in found.comparisons if row["metric"] == metric]
+    compared = [row["band_low"] for row in metrics.comparisons if row["metric"] == metric]
     known = bool(np.isfinite([low, high, *compared]).all() and compared)
     limits = {
         "at_least": (low, "the lowest limit", 1),
         "at_most": (high, "the highest limit", -1),
-        "max_difference": (found.difference(metric)["ci_high"] if known else np.nan, "the limit over all pairs", -1),
-        "min_ratio": (found.ratio(metric)["ci_low"] if known else np.nan, "the limit over all pairs", 1),
+        "max_difference": (metrics.difference(metric)["ci_high"] if known else np.nan, "the limit over all pairs", -1),
+        "min_ratio": (metrics.ratio(metric)["ci_low"] if known else np.nan, "the limit over all pairs", 1),
     }
     failed = [
         f"{metric}: {words} is {f'{value:.4g}' if np.isfinite(value) else 'not known'}, {name}={asked[name]:g}"
@@ -140,8 +140,8 @@ def assert_metric(
         if name in asked and not sign * value >= sign * asked[name]
     ]
     if failed:
-        raise AssertionError("\n".join([*failed, "", str(found)]))
-    return found
+        raise AssertionError("\n".join([*failed, "", str(metrics)]))
+    return metrics
 
 
 def _require_passed(data: Any, gate: Gate, options: dict[str, Any]) -> ParityTest:

@@ -9,6 +9,7 @@ import numpy as np
 
 from evenscore.calibration.calibrated_tally import carried_maps
 from evenscore.calibration.calibrator import Calibrator
+from evenscore.estimation.inference import normal_quantile
 from evenscore.estimation.units import scale_mismatch
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
@@ -80,8 +81,6 @@ def _without_before(accuracy: Accuracy) -> Accuracy:
 
 
 def _accuracy(group: Any, scored: list[_Scored], tally: Tally, alpha: float) -> Accuracy:
-    from scipy import special
-
     views = [own.view for own in scored]
     centre = tally.centre
     weight = np.concatenate([view.sums.W for view in views])
@@ -95,7 +94,7 @@ def _accuracy(group: Any, scored: list[_Scored], tally: Tally, alpha: float) -> 
     if total > 0:
         before, after = (float((squares - 2 * score * outcome + score**2 * weight).sum() / total) for score in scores)
         mse = before, after
-        half = float(special.ndtri(1 - alpha / 2) * np.sqrt(sum(own.variance for own in scored)) / total)
+        half = float(normal_quantile(alpha) * np.sqrt(sum(own.variance for own in scored)) / total)
         if tally.binary:
             log_loss = _log_loss(scores[0], weight, outcome), _log_loss(scores[1], weight, outcome)
             auc = _auc(scores[0], weight, outcome), _auc(scores[1], weight, outcome)

@@ -103,11 +103,11 @@ class Counted(Table):
 def counts_by_group(groups: Sequence[Any], names: Sequence[str], counts: Ints) -> tuple[dict[str, Any], ...]:
     """Counts (n_groups + 1, n_names) as one dict a group; the last, of unknown and missing groups, only if there are any."""
     labels = [*((group, True) for group in groups), (None, False)]
-    found = [
+    rows = [
         {"group": group, "known": known} | dict(zip(names, line, strict=True))
         for (group, known), line in zip(labels, counts.tolist(), strict=True)
     ]
-    return tuple(count for count in found if count["known"] or count["rows"])
+    return tuple(count for count in rows if count["known"] or count["rows"])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -160,13 +160,13 @@ class Calibrator(Table):
     @property
     def groups(self) -> tuple[Any, ...]:
         """The groups, in order."""
-        return tuple(each.group for each in self.maps)
+        return tuple(group_map.group for group_map in self.maps)
 
     def map_of(self, group: Any, unknown: str = "error") -> GroupMap:
         """The map of one group; of everybody with ``unknown="pooled"`` when there is no such group."""
-        for each in self.maps:
-            if type(each.group) is type(group) and each.group == group:
-                return each
+        for group_map in self.maps:
+            if type(group_map.group) is type(group) and group_map.group == group:
+                return group_map
         if unknown == "pooled":
             return self.pooled
         raise OptionError(f"no group {shortened(group)}; the calibrator has: {listing(map(repr, self.groups))}")
@@ -198,18 +198,18 @@ class Calibrator(Table):
         require_treatment(on_unknown, nulls)
         array, missing = read_scores(scores, nulls)
         matched = match_groups(groups, self.groups, len(array), on_unknown)
-        found = np.empty(len(array))
+        calibrated = np.empty(len(array))
         maps = self._maps_by_place(on_unknown)
         counts = np.zeros((len(maps), len(COUNTS)), dtype=np.int64)
         for chunk, place, rows in matched.chunks(CHUNK):
             mine, group_map = array[chunk][rows], maps[place]
-            found[chunk][rows] = mine if group_map is None else group_map.at(mine)
+            calibrated[chunk][rows] = mine if group_map is None else group_map.at(mine)
             below, above = (0, 0) if group_map is None else group_map.outside(mine)
             n_missing = 0 if missing is None else int(missing[chunk][rows].sum())
             counts[place] += (len(mine), below, above, n_missing)
         if missing is not None:
-            found[missing] = np.nan  # a step would give them the last level
-        return Applied(counts_by_group(self.groups, COUNTS, counts), on_unknown, found)
+            calibrated[missing] = np.nan  # a step would give them the last level
+        return Applied(counts_by_group(self.groups, COUNTS, counts), on_unknown, calibrated)
 
     def standard_errors(self, scores: Any, groups: Any, on_unknown: str = "error") -> Floats:
         """Standard errors of the calibrated scores, from the users the maps were fitted on; nan where the score was kept."""
@@ -217,12 +217,12 @@ class Calibrator(Table):
         array, _ = read_scores(scores, "error")
         matched = match_groups(groups, self.groups, len(array), on_unknown)
         maps = self._maps_by_place(on_unknown)
-        found = np.full(len(array), np.nan)
+        errors = np.full(len(array), np.nan)
         for chunk, place, rows in matched.chunks(CHUNK // 8):
             group_map = maps[place]
             if group_map is not None:
-                found[chunk][rows] = group_map.se(array[chunk][rows])
-        return found
+                errors[chunk][rows] = group_map.se(array[chunk][rows])
+        return errors
 
     def _maps_by_place(self, on_unknown: str) -> list[GroupMap | None]:
         """The maps by the place of their group; the last, at -1, is for unknown groups, None when they keep their scores."""
@@ -267,7 +267,7 @@ class Calibrator(Table):
         """
         from evenscore.calibration.export import to_sql
 
-        return to_sql(self, style, table, score, group, name, on_unknown)
+        return to_sql(self, style=style, table=table, score=score, group=group, name=name, on_unknown=on_unknown)
 
     def lookup(self) -> list[dict[str, Any]]:
         """The pieces of all maps: value + slope (s - origin) for score_from <= s < score_to; everybody's last (group None)."""
@@ -290,24 +290,24 @@ class Calibrator(Table):
     def rows(self) -> list[dict[str, Any]]:
         """The knots: one row for each group and knot, all groups together last (group None)."""
         return [
-            {"group": each.group, "score": float(score), "value": float(value), "se": float(se)}
-            for each in (*self.maps, self.pooled)
-            for score, value, se in zip(each.score, each.value, np.sqrt((each.factor**2).sum(axis=1)), strict=True)
+            {"group": group_map.group, "score": float(score), "value": float(value), "se": float(se)}
+            for group_map in (*self.maps, self.pooled)
+            for score, value, se in zip(group_map.score, group_map.value, np.sqrt((group_map.factor**2).sum(axis=1)), strict=True)
         ]
 
     def summary(self) -> list[dict[str, Any]]:
         """One row a group: users, rows, knots, the range seen in training, and how the map was fitted."""
         return [
             {
-                "group": each.group,
-                "users": each.users,
-                "rows": each.rows,
-                "knots": len(each.score),
-                "from_score": each.low,
-                "to_score": each.high,
-                "map": each.words.split(";")[0],
+                "group": group_map.group,
+                "users": group_map.users,
+                "rows": group_map.rows,
+                "knots": len(group_map.score),
+                "from_score": group_map.low,
+                "to_score": group_map.high,
+                "map": group_map.words.split(";")[0],
             }
-            for each in self.maps
+            for group_map in self.maps
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -325,5 +325,9 @@ class Calibrator(Table):
         return f"Calibrator of {len(self.maps)} groups by {self.method}{kept}{shape}, weighted per {self.weighting}"
 
     def _notes(self) -> list[str]:
-        chosen = [f"{label_text(each.group)}: {each.words}" for each in self.maps if self.method == "auto" and each.source == "own"]
+        chosen = [
+            f"{label_text(group_map.group)}: {group_map.words}"
+            for group_map in self.maps
+            if self.method == "auto" and group_map.source == "own"
+        ]
         return chosen + [f"{label_text(group)}: {reason}" for group, reason in self.reasons.items()]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 STYLES = ("case", "join")
 ON_UNKNOWN = ("null", "pooled", "keep")
+NAME = r"""([A-Za-z_]\w*|"[^"]+"|`[^`]+`)"""
+TABLE_NAME = re.compile(rf"{NAME}(\.{NAME})*")
 PIECE = ("score_from", "score_to", "origin", "value", "slope")
 
 
@@ -29,6 +31,7 @@ PIECE = ("score_from", "score_to", "origin", "value", "slope")
 
 def to_sql(
     calibrator: Calibrator,
+    *,
     style: str,
     table: str | None,
     score: str | None,
@@ -41,7 +44,7 @@ def to_sql(
     require_option("on_unknown", on_unknown, ON_UNKNOWN)
     require_text("name", name)
     score, groups = column_names(calibrator, score, group)
-    score_sql, group_sql, name_sql = SQL.name(score), [SQL.name(each) for each in groups], SQL.name(name)
+    score_sql, group_sql, name_sql = SQL.name(score), [SQL.name(column) for column in groups], SQL.name(name)
     table = None if table is None else _table_sql(table)
     refuse_equal_texts(calibrator.groups)
     if style == "case":
@@ -58,30 +61,28 @@ def to_sql(
 def _table_sql(table: str) -> str:
     """A table by its name; schema.table and what is quoted already stay as they are, any other text becomes one quoted name."""
     require_text("table", table)
-    return (
-        table if re.fullmatch(r"""([A-Za-z_]\w*|"[^"]+"|`[^`]+`)(\.([A-Za-z_]\w*|"[^"]+"|`[^`]+`))*""", table) else SQL.name(table)
-    )
+    return table if TABLE_NAME.fullmatch(table) else SQL.name(table)
 
 
 def _join(calibrator: Calibrator, table: str, score: str, groups: list[str], name: str, on_unknown: str) -> str:
     """A join on group and score_from <= score < score_to, in words that every SQL has."""
     keys = [f"group_{i + 1}" for i in range(len(groups))]
     rows = [
-        f"    ({', '.join(map(SQL.literal, (*label_values(each.group), *piece)))})"
-        for each in calibrator.maps
-        for piece in each.segments()
+        f"    ({', '.join(map(SQL.literal, (*label_values(group_map.group), *piece)))})"
+        for group_map in calibrator.maps
+        for piece in group_map.segments()
     ]
     header = ", ".join([*keys, *PIECE])
     matches = [f"rows_to_score.{column} = pieces.{key}" for column, key in zip(groups, keys, strict=True)]
     column = f"rows_to_score.{score}"
     within = f"{column} >= pieces.score_from AND {column} < pieces.score_to"
-    found = f"pieces.value + pieces.slope * ({column} - pieces.origin)"
+    calibrated = f"pieces.value + pieces.slope * ({column} - pieces.origin)"
     if on_unknown != "null":
         other = column if on_unknown == "keep" else map_expression(calibrator.pooled.segments(), SQL, column, sys.maxsize)
-        found = f"CASE WHEN pieces.value IS NOT NULL OR {column} IS NULL THEN {found} ELSE {other} END"
+        calibrated = f"CASE WHEN pieces.value IS NOT NULL OR {column} IS NULL THEN {calibrated} ELSE {other} END"
     return (
         f"WITH pieces ({header}) AS (VALUES\n" + ",\n".join(rows) + "\n)\n"
-        f"SELECT rows_to_score.*, {found} AS {name}\n"
+        f"SELECT rows_to_score.*, {calibrated} AS {name}\n"
         f"FROM {table} AS rows_to_score\n"
         f"LEFT JOIN pieces ON {' AND '.join(matches)} AND {within}"
     )
@@ -94,10 +95,10 @@ def lookup_rows(calibrator: Calibrator) -> list[dict[str, Any]]:
     """The pieces of all maps: value + slope (s - origin) for score_from <= s < score_to; the pooled map last (group None)."""
     names = _group_names(calibrator)
     return [
-        dict(zip(names, label_values(each.group) if each.group is not None else [None] * len(names), strict=True))
+        dict(zip(names, label_values(group_map.group) if group_map.group is not None else [None] * len(names), strict=True))
         | dict(zip(PIECE, piece, strict=True))
-        for each in (*calibrator.maps, calibrator.pooled)
-        for piece in each.segments()
+        for group_map in (*calibrator.maps, calibrator.pooled)
+        for piece in group_map.segments()
     ]
 
 

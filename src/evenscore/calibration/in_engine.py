@@ -114,14 +114,14 @@ def _in_duckdb(data: Any, column: str, name: str) -> Any:
 def _ibis_expression(calibrator: Calibrator, data: Any, score: str, groups: list[str], on_unknown: str) -> Any:
     """The same as Ibis says it, for any of its backends."""
     number = data[score].cast("float64")
-    found = {"null": None, "keep": number, "pooled": _ibis_searched(calibrator.pooled.segments(), number)}[on_unknown]
-    for each in reversed(calibrator.maps):
-        labels = label_values(each.group)
+    calibrated = {"null": None, "keep": number, "pooled": _ibis_searched(calibrator.pooled.segments(), number)}[on_unknown]
+    for group_map in reversed(calibrator.maps):
+        labels = label_values(group_map.group)
         is_group = data[groups[0]] == labels[0]
         for column, label in zip(groups[1:], labels[1:], strict=True):
             is_group = is_group & (data[column] == label)
-        found = is_group.ifelse(_ibis_searched(each.segments(), number), found)
-    return (number.isnull() | number.isnan()).ifelse(None, found)
+        calibrated = is_group.ifelse(_ibis_searched(group_map.segments(), number), calibrated)
+    return (number.isnull() | number.isnan()).ifelse(None, calibrated)
 
 
 def _ibis_searched(pieces: list[Segment], number: Any) -> Any:

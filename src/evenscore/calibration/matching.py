@@ -53,10 +53,10 @@ def read_scores(scores: Any, nulls: str) -> tuple[Floats, Mask | None]:
     missing = nulls_in(column)
     if missing is not None and nulls == "error":
         column.refuse(missing, "is null or NaN", hint="nulls='keep' leaves such scores as NaN and counts them")
-    found = numbers_in(column, known=None if missing is None else ~missing).astype(np.float64, copy=False)
+    scores_array = numbers_in(column, known=None if missing is None else ~missing).astype(np.float64, copy=False)
     if missing is None:
-        return found, None
-    return np.where(missing, np.nan, found), missing
+        return scores_array, None
+    return np.where(missing, np.nan, scores_array), missing
 
 
 def match_groups(
@@ -112,13 +112,13 @@ def _match(column: Column, known: dict[tuple[Any, ...], int]) -> Matched:
     keys = [_key(label) for label in distinct]
     table = np.array([known.get(key, UNKNOWN) for key in keys], dtype=np.int16)
     strangers = tuple(label for label, place in zip(distinct, table.tolist(), strict=True) if place == UNKNOWN)
-    found = np.empty(len(codes), dtype=np.int16)
+    place_of_row = np.empty(len(codes), dtype=np.int16)
     for start in range(0, len(codes), CHUNK):
-        found[start : start + CHUNK] = table[codes[start : start + CHUNK]]
+        place_of_row[start : start + CHUNK] = table[codes[start : start + CHUNK]]
     if missing is None:
-        return Matched(found, strangers)
+        return Matched(place_of_row, strangers)
     places = np.full(len(column), MISSING, dtype=np.int16)
-    places[~missing] = found
+    places[~missing] = place_of_row
     return Matched(places, strangers)
 
 
@@ -129,11 +129,11 @@ def _match_intersection(columns: list[Column], labels: Sequence[Any]) -> Matched
     table = np.full([len(keys) for keys in choices], UNKNOWN, dtype=np.int16)
     for place, label in enumerate(labels):
         table[tuple(keys.index(_key(value)) for keys, value in zip(choices, label, strict=True))] = place
-    places = table[tuple(np.maximum(found.places, 0) for found in matched)]
-    for found in matched:
-        places[found.places < 0] = np.minimum(places, found.places)[found.places < 0]
-    places[np.any([found.places == MISSING for found in matched], axis=0)] = MISSING
-    unknown = np.flatnonzero(np.any([found.places == UNKNOWN for found in matched], axis=0) | (places == UNKNOWN))[:3]
+    places = table[tuple(np.maximum(part.places, 0) for part in matched)]
+    for part in matched:
+        places[part.places < 0] = np.minimum(places, part.places)[part.places < 0]
+    places[np.any([part.places == MISSING for part in matched], axis=0)] = MISSING
+    unknown = np.flatnonzero(np.any([part.places == UNKNOWN for part in matched], axis=0) | (places == UNKNOWN))[:3]
     strangers = tuple(tuple(_at(column, row) for column in columns) for row in unknown.tolist())
     return Matched(places, strangers)
 

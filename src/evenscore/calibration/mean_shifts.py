@@ -25,13 +25,13 @@ def mean_shifts(repaired: Tally, alpha: float) -> tuple[dict[str, Any], ...]:
 
 
 def _means(by_user: GroupView, by_row: GroupView, z: float) -> dict[str, Any]:
-    found: dict[str, Any] = {"group": by_user.label}
+    row: dict[str, Any] = {"group": by_user.label}
     for view, unit in ((by_user, "user"), (by_row, "row")):
-        found[f"outcome_per_{unit}"] = view.mean + view.tally.centre
-        found[f"calibrated_per_{unit}"] = float(view.sums.X.sum() / view.total)
-    shift = found["outcome_per_row"] - found["calibrated_per_row"]
+        row[f"outcome_per_{unit}"] = view.mean + view.tally.centre
+        row[f"calibrated_per_{unit}"] = float(view.sums.X.sum() / view.total)
+    shift = row["outcome_per_row"] - row["calibrated_per_row"]
     half = z * _error(by_row, shift)
-    return found | {"difference_per_row": shift, "ci_low": shift - half, "ci_high": shift + half}
+    return row | {"difference_per_row": shift, "ci_low": shift - half, "ci_high": shift + half}
 
 
 def _error(view: GroupView, shift: float) -> float:

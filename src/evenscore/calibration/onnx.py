@@ -92,7 +92,7 @@ def _tables(calibrator: Calibrator, on_unknown: str) -> dict[str, Array]:
         "keep": [Segment(-LARGEST, LARGEST, 0.0, 0.0, 1.0)],
         "pooled": calibrator.pooled.segments(),
     }[on_unknown]
-    pieces = [*(each.segments() for each in calibrator.maps), stranger]
+    pieces = [*(group_map.segments() for group_map in calibrator.maps), stranger]
     shape = (len(pieces), max(map(len, pieces)))
     tables = {}
     for field in ("start", "origin", "value", "slope"):

@@ -51,13 +51,13 @@ def mix_maps(own: GroupMap, pooled: GroupMap, share: float) -> GroupMap:
     )
 
 
-def _scaled(one: Floats, other: Floats) -> tuple[Floats, Floats]:
+def _scaled(first: Floats, second: Floats) -> tuple[Floats, Floats]:
     """Factors of two estimates such that together they are at least as uncertain as their sum, however they are correlated.
 
     Cov(x + y) <= (1 + t) Cov x + (1 + 1/t) Cov y for any t > 0; the sharpest t is the ratio of their standard deviations.
     """
-    sizes = [float(np.sqrt((factor**2).sum())) for factor in (one, other)]
+    sizes = [float(np.sqrt((factor**2).sum())) for factor in (first, second)]
     if not all(sizes):
-        return one, other
+        return first, second
     ratio = sizes[1] / sizes[0]
-    return one * np.sqrt(1 + ratio), other * np.sqrt(1 + 1 / ratio)
+    return first * np.sqrt(1 + ratio), second * np.sqrt(1 + 1 / ratio)

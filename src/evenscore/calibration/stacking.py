@@ -103,10 +103,10 @@ def _climb(view: GroupView, values: dict[str, Floats]) -> Mixture:
     return best
 
 
-def _move(view: GroupView, values: dict[str, Floats], here: Mixture, there: Mixture) -> Mixture:
+def _move(view: GroupView, values: dict[str, Floats], start: Mixture, goal: Mixture) -> Mixture:
     """From one mixture towards another."""
-    share = sure_share(here.loss - there.loss, ROUNDED * float(view.folds.Y2.sum()))
-    blend = {name: (1 - share) * here.shares.get(name, 0.0) + share * there.shares.get(name, 0.0) for name in there.names}
+    share = sure_share(start.loss - goal.loss, ROUNDED * float(view.folds.Y2.sum()))
+    blend = {name: (1 - share) * start.shares.get(name, 0.0) + share * goal.shares.get(name, 0.0) for name in goal.names}
     weights = np.array(list(blend.values()))
     fits = np.einsum("i,ikc->kc", weights, np.array([values[name] for name in blend]))
     return Mixture(tuple(blend), weights, view.fold_losses(fits).sum(axis=1))

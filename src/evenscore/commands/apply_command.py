@@ -58,9 +58,9 @@ def apply(
         "progress": None if quiet else Steps(quiet).share("writing"),
         "say": notes.append,
     }
-    found = load_any(Path(calibrator))
-    step = _apply_jointly if isinstance(found, JointCalibrator) else _apply_one
-    written = step(context, found, list(data), Path(out), options, chosen)
+    loaded = load_any(Path(calibrator))
+    step = _apply_jointly if isinstance(loaded, JointCalibrator) else _apply_one
+    written = step(context, loaded, list(data), Path(out), options, chosen)
     show("", quiet)
     stop_if_interrupted(context)
     if json_path is not None:

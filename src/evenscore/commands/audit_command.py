@@ -101,19 +101,19 @@ def audit(context: click.Context, /, data: tuple[str, ...], quiet: bool, verbose
         return audit_pairs(context, data, options | {"score": options["scores"], "verbose": verbose}, outputs["json_path"], quiet)
     for name in ("pairs", "blend", "calibrator", "sweep"):
         options.pop(name)
-    found = _audit(context, data, options, quiet)
+    result = _audit(context, data, options, quiet)
     stop_if_interrupted(context)
-    texts = _render_outputs(found, outputs, quiet)
+    texts = _render_outputs(result, outputs, quiet)
     stop_if_interrupted(context)
     show("", quiet)
     for path, text in texts:
         write_text(path, text)
     if not quiet and outputs["json_path"] != "-":
-        click.echo(_text(found, [path for path, _ in texts], verbose))
-    return found.check().code
+        click.echo(_text(result, [path for path, _ in texts], verbose))
+    return result.check().code
 
 
-def _text(found: Audit, written: list[str], verbose: bool) -> str:
+def _text(result: Audit, written: list[str], verbose: bool) -> str:
     """What is printed, and at its end each file that was written."""
     from evenscore.report.short_text import short_text
     from evenscore.report.text import full_text
@@ -122,8 +122,8 @@ def _text(found: Audit, written: list[str], verbose: bool) -> str:
     width = terminal_width()
     ending = f"Written: {', '.join(written)}" if written else "Next: --report audit.html writes the report, -v prints the rest."
     if verbose:
-        return "\n".join([full_text(found, width, use_colour()), *(["", *wrap(ending, width, "")] if written else [])])
-    return short_text(found, width, use_colour(), "-v", ending)
+        return "\n".join([full_text(result, width, use_colour()), *(["", *wrap(ending, width, "")] if written else [])])
+    return short_text(result, width, use_colour(), "-v", ending)
 
 
 def _audit(context: click.Context, data: tuple[str, ...], options: dict[str, Any], quiet: bool) -> Audit:
@@ -131,7 +131,7 @@ def _audit(context: click.Context, data: tuple[str, ...], options: dict[str, Any
     from evenscore.engines.data_or_tally import UNSAID
     from evenscore.tallies.archive import is_tally_file
 
-    attributes = [_split_attribute(each) for each in options.pop("attributes")]
+    attributes = [_split_attribute(attribute) for attribute in options.pop("attributes")]
     scores, groups, user = (options.pop(name) for name in ("scores", "groups", "user"))
     independent = options.pop("independent")
     if all(is_tally_file(Path(path)) for path in data):
@@ -165,13 +165,13 @@ def _justifications(context: click.Context, given: Any) -> dict[str, str]:
     """Groups and why they are left out: from the settings, or as GROUP=REASON."""
     if isinstance(given, dict):
         return given
-    found = {}
+    reasons = {}
     for text in given:
         group, _, reason = text.partition("=")
         if not (group and reason.strip()):
             raise click.UsageError(f"--left-out {text!r} must be GROUP=REASON, such as --left-out 'other=fewer than 2 %'", context)
-        found[group] = reason
-    return found
+        reasons[group] = reason
+    return reasons
 
 
 def _split_attribute(attribute: Any) -> Any:
@@ -180,14 +180,14 @@ def _split_attribute(attribute: Any) -> Any:
     return parts[0] if len(parts) == 1 else parts
 
 
-def _render_outputs(found: Audit, outputs: dict[str, str | None], quiet: bool) -> list[tuple[str, str]]:
+def _render_outputs(result: Audit, outputs: dict[str, str | None], quiet: bool) -> list[tuple[str, str]]:
     """Everything that was asked for as text, before any of it is written."""
     show("writing", quiet)
-    makers = {"report": found.to_html, "json_path": found.to_json, "junit": found.to_junit}
+    makers = {"report": result.to_html, "json_path": result.to_json, "junit": result.to_junit}
     texts = [(path, make()) for name, make in makers.items() if (path := outputs[name]) is not None]
     summary = outputs["summary"]
     if summary is not None:
-        texts.append((summary, _text_in(Path(summary)) + found.to_markdown()))
+        texts.append((summary, _text_in(Path(summary)) + result.to_markdown()))
     return texts
 
 

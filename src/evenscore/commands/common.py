@@ -80,13 +80,13 @@ def label_texts(context: click.Context, given: Any) -> dict[str, dict[str, str]]
     """Words for groups by column and value: from the settings, or as COLUMN=VALUE=TEXT."""
     if isinstance(given, dict):
         return given
-    found: dict[str, dict[str, str]] = {}
+    texts: dict[str, dict[str, str]] = {}
     for text in given:
         column, value, words = (*text.split("=", 2), "", "")[:3]
         if not (column and value and words.strip()):
             raise click.UsageError(f"--label {text!r} must be COLUMN=VALUE=TEXT, such as --label sex=1=men", context)
-        found.setdefault(column, {})[value] = words
-    return found
+        texts.setdefault(column, {})[value] = words
+    return texts
 
 
 def name_groups(context: click.Context, tally: Tally, options: dict[str, Any]) -> Tally:
@@ -208,8 +208,8 @@ def note_warnings(notes: list[str]) -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    said = dict.fromkeys(use_option_names(str(w.message)) for w in caught if issubclass(w.category, EvenscoreWarning))
-    notes += [note for note in said if note not in notes]
+    messages = dict.fromkeys(use_option_names(str(w.message)) for w in caught if issubclass(w.category, EvenscoreWarning))
+    notes += [note for note in messages if note not in notes]
 
 
 def use_option_names(message: str) -> str:

@@ -26,11 +26,11 @@ def compare(before: str, after: str, fail_on: str, json_path: str | None, quiet:
     from evenscore.auditing.audit_comparison import compare_audits
 
     check_outputs({"--json": json_path}, [before, after])
-    found = compare_audits(before, after)
+    comparison = compare_audits(before, after)
     if json_path is not None:
-        write_json(json_path, found.to_dict())
+        write_json(json_path, comparison.to_dict())
     if not quiet and json_path != "-":
-        tell(found.text(verbose=verbose))
+        tell(comparison.text(verbose=verbose))
         tell_written(json_path)
-    failed = {"new": bool(found.new_disparities), "any": found.verdict_after == "disparity", "never": False}[fail_on]
+    failed = {"new": bool(comparison.new_disparities), "any": comparison.verdict_after == "disparity", "never": False}[fail_on]
     return DISPARITY if failed else 0

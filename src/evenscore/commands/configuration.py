@@ -83,19 +83,19 @@ json = "audit.json"
 def read_settings(path: Path) -> dict[str, dict[str, Any]]:
     """The settings of a file by section, checked; paths of data and outputs are made relative to the file's folder."""
     try:
-        found = tomllib.loads(read_whole(path).decode())
+        written = tomllib.loads(read_whole(path).decode())
     except FileError:
         raise
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path} is not valid TOML: {error}") from None
-    for section, entries in found.items():
+    for section, entries in written.items():
         _require_known(path, section, KEYS, "")
         if not isinstance(entries, dict):
             raise OptionError(f"{path}: {section} must be a section, written [{section}]")
         for key, value in entries.items():
             _require_known(path, key, KEYS[section], f"[{section}] ")
             _require_kind(path, f"[{section}] {key}", value, KEYS[section][key])
-    settings = _relative(found, path.parent)
+    settings = _relative(written, path.parent)
     for key in OUTPUTS:
         _require_inside(path, key, settings.get("output", {}).get(key))
     return settings

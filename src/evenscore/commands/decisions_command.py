@@ -90,7 +90,7 @@ def decisions(
         options["outcome"] = options["score"]  # selection rates need none
     notes: list[str] = []
     with note_warnings(notes):
-        found = {}
+        by_attribute = {}
         middle = _full_median(context, data, options) if pack == "ll144" and numbers == {"": None} else None
         for columns in _attributes(options["groups"], pack):
             stop_if_interrupted(context)
@@ -99,40 +99,40 @@ def decisions(
                 cuts = (middle.cut if options["positive"] == "above" else float(middle),)
             tally = read_tally(context, data, options | {"groups": columns}, notes, quiet, cuts=cuts)
             show("counting decisions", quiet)
-            found[columns] = tally, _decide(tally, numbers, middle, options, pack)
+            by_attribute[columns] = tally, _decide(tally, numbers, middle, options, pack)
         show("", quiet)
-    first = next(iter(found.values()))[1]
+    first = next(iter(by_attribute.values()))[1]
     if json_path is not None:
-        results = {" × ".join(columns) or "group": result.to_dict() for columns, (_, result) in found.items()}
-        body = {"decisions": first.to_dict()} if len(found) == 1 else {"decisions": results}
+        results = {" × ".join(columns) or "group": result.to_dict() for columns, (_, result) in by_attribute.items()}
+        body = {"decisions": first.to_dict()} if len(by_attribute) == 1 else {"decisions": results}
         write_json(json_path, {"data": list(data), **body, "notes": notes})
     if pack is not None:
-        _write_pack(pack, found, report, data, notes, quiet)
+        _write_pack(pack, by_attribute, report, data, notes, quiet)
     elif not quiet and json_path != "-":
         from evenscore.report.decision_text import decision_text
         from evenscore.report.wrapping import terminal_width
 
         tell(decision_text(first, options["metrics"], notes, width=terminal_width(), verbose=verbose))
         tell_written(json_path)
-    shown = [row for _, result in found.values() for row in result.comparisons if row["metric"] in options["metrics"]]
+    shown = [row for _, result in by_attribute.values() for row in result.comparisons if row["metric"] in options["metrics"]]
     return DISPARITY if any(row["verdict"] == "disparity" for row in shown) else 0
 
 
 def _read_thresholds(context: click.Context, given: tuple[str, ...]) -> dict[str, float | None]:
     """Thresholds by the group's name, "" for all of them; None is the median."""
-    found: dict[str, float | None] = {}
+    thresholds: dict[str, float | None] = {}
     for text in given:
         name, _, number = text.rpartition("=")
         if not name and number == MEDIAN:
-            found[""] = None
+            thresholds[""] = None
             continue
         try:
-            found[name] = float(number)
+            thresholds[name] = float(number)
         except ValueError:
             raise click.UsageError(f"--threshold {text}: give a score such as 0.5, GROUP=0.5, or median", context) from None
-    if len(found) < len(given) or ("" in found and len(found) > 1):
+    if len(thresholds) < len(given) or ("" in thresholds and len(thresholds) > 1):
         raise click.UsageError("--threshold takes one score, or GROUP=SCORE once for each group", context)
-    return found
+    return thresholds
 
 
 def _attributes(groups: tuple[str, ...], pack: str | None) -> list[tuple[str, ...]]:
@@ -151,8 +151,8 @@ def _full_median(context: click.Context, data: tuple[str, ...], options: dict[st
     if (len(data) == 1 and is_tally_file(Path(data[0]))) or options["weight"] or options["count"]:
         return None
     require_columns(context, data, options)
-    found = find_median(data, options["score"])
-    return None if found is None else KnownMedian(found)
+    median = find_median(data, options["score"])
+    return None if median is None else KnownMedian(median)
 
 
 def _decide(
@@ -178,12 +178,12 @@ def _decide(
 
 
 def _write_pack(
-    pack: str, found: dict[tuple[str, ...], Any], report: str | None, data: tuple[str, ...], notes: list[str], quiet: bool
+    pack: str, results: dict[tuple[str, ...], Any], report: str | None, data: tuple[str, ...], notes: list[str], quiet: bool
 ) -> None:
     from evenscore.report.packs import ll144, model_card
 
-    tally, result = next(iter(found.values()))
-    text = ll144(found, data, notes) if pack == "ll144" else model_card(tally, result, data, notes)
+    tally, result = next(iter(results.values()))
+    text = ll144(results, data, notes) if pack == "ll144" else model_card(tally, result, data, notes)
     if report is None:
         click.echo(text, nl=False)
     else:

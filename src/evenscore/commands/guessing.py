@@ -45,24 +45,24 @@ class Guess:
 
 def guess_roles(columns: Sequence[ColumnFacts], given: dict[str, str | None]) -> dict[str, Guess]:
     """A guess for each role that somebody or something can fill; columns that are given are taken as they are."""
-    found = {role: Guess(role, name, sure=True) for role, name in given.items() if name is not None}
+    guesses = {role: Guess(role, name, sure=True) for role, name in given.items() if name is not None}
     for role, rate in _RATINGS.items():
-        if role in found:
+        if role in guesses:
             continue
-        taken = {guess.name for guess in found.values()}
-        outcome = found["outcome"].name if "outcome" in found else None
+        taken = {guess.name for guess in guesses.values()}
+        outcome = guesses["outcome"].name if "outcome" in guesses else None
         rated = [(rate(column, outcome), column.name) for column in columns if column.name not in taken and column.n_distinct > 1]
         points = max((points for points, _ in rated), default=0)
         if points > 0:
             best = next(name for rating, name in rated if rating == points)
             also = tuple(name for rating, name in rated if name != best and rating >= min(points, SURE))
-            found[role] = Guess(role, best, points >= SURE, also)
-    return found
+            guesses[role] = Guess(role, best, points >= SURE, also)
+    return guesses
 
 
-def may_be_items(columns: Sequence[ColumnFacts], found: dict[str, Guess]) -> list[str]:
+def may_be_items(columns: Sequence[ColumnFacts], guesses: dict[str, Guess]) -> list[str]:
     """Columns that are no other role and identify something; whether users meet several of its values is open."""
-    taken = {guess.name for guess in found.values()}
+    taken = {guess.name for guess in guesses.values()}
     return [
         column.name
         for column in columns

@@ -99,8 +99,8 @@ def _guess_settings(context: click.Context, data: str, given: dict[str, str | No
     holed = [facts[guesses[role].name] for role in ROLES if role in guesses and facts[guesses[role].name].n_nulls]
     if holed:
         settings["nulls"] = "drop"
-        told = ", ".join(f"{column.name} in {column.n_nulls:,}" for column in holed)
-        notes.append(f'values are missing ({told} of {columns[0].n_rows:,} rows): nulls = "drop" leaves these rows out')
+        missing = ", ".join(f"{column.name} in {column.n_nulls:,}" for column in holed)
+        notes.append(f'values are missing ({missing} of {columns[0].n_rows:,} rows): nulls = "drop" leaves these rows out')
     asked = context.get_parameter_source("tolerance") is click.core.ParameterSource.COMMANDLINE
     if not asked and "outcome" in guesses and not facts[guesses["outcome"].name].is_binary:
         settings["tolerance"] = None  # two points mean something for shares only
@@ -138,13 +138,13 @@ def _listing(columns: list[ColumnFacts], guesses: dict[str, Guess], given: dict[
                 roles.setdefault(name, f"(or {role})")
     rows = [
         {
-            "column": each.name,
-            "holds": _holds(each),
-            "distinct": each.n_distinct,
-            "missing": each.n_nulls,
-            "taken for": roles.get(each.name, ""),
+            "column": column.name,
+            "holds": _holds(column),
+            "distinct": column.n_distinct,
+            "missing": column.n_nulls,
+            "taken for": roles.get(column.name, ""),
         }
-        for each in columns[:MOST_LISTED]
+        for column in columns[:MOST_LISTED]
     ]
     shown = text_table(rows, limit=MOST_LISTED)
     more = len(columns) - len(rows)

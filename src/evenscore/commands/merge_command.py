@@ -56,11 +56,11 @@ def merge(context: click.Context, /, files: tuple[str, ...], json_path: str | No
             merged = merge_by_user(paths, limit, output, overwrite=options["overwrite"])
             tell_by_user(cast("ByUser", merged), output, notes, json_path, quiet)
             return 0
-        made = merge_by_user(paths, limit) if all(user_level) else _add_up(paths, quiet)
+        total = merge_by_user(paths, limit) if all(user_level) else _add_up(paths, quiet)
         stop_if_interrupted(context)
-        made = save_tally(made, output, options["min_users"])
+        total = save_tally(total, output, options["min_users"])
         show("", quiet)
-    tell_result(made, output, notes, json_path, quiet)
+    tell_result(total, output, notes, json_path, quiet)
     return 0
 
 

@@ -61,14 +61,14 @@ def audit_pairs(context: click.Context, data: tuple[str, ...], options: dict[str
         chosen = {name: options[name] for name in ("alpha", "tolerance", "method", "split")} | columns
         chosen["calibrator"] = JointCalibrator.load(options["calibrator"]) if options["calibrator"] else None
         stop_if_interrupted(context)
-        found = audit_objectives(list(data), weights=blend_weights(context, options), progress=notes.append, **chosen)
+        judged = audit_objectives(list(data), weights=blend_weights(context, options), progress=notes.append, **chosen)
         stop_if_interrupted(context)
         swept = None
         if options["sweep"]:
             swept = sweep_weights(list(data), progress=Steps(quiet).count("testing blends"), **chosen)
         stop_if_interrupted(context)
         show("", quiet)
-    results = [result for result in (found, swept) if result is not None]
+    results = [result for result in (judged, swept) if result is not None]
     if json_path is not None:
         names = ("audit", "sweep")
         write_json(json_path, {"data": list(data), "notes": notes} | {n: r.to_dict() for n, r in zip(names, results, strict=False)})

@@ -30,8 +30,8 @@ def check_outputs(
     outputs = {option: os.fspath(path) for option, path in writes.items() if path is not None}
     if not outputs:
         return
-    named_inputs = [os.fspath(each) for each in reads if each is not None]
-    inputs = {file_identity(name): name for each in named_inputs for name in _files(each)}
+    named_inputs = [os.fspath(path_read) for path_read in reads if path_read is not None]
+    inputs = {file_identity(name): name for path_read in named_inputs for name in _files(path_read)}
     taken: dict[Any, str] = {}
     for option, path in outputs.items():
         identity = _stdout_identity() if path == STDOUT else file_identity(path)
@@ -45,7 +45,10 @@ def check_outputs(
         if path != STDOUT:
             require_place(path)
             _refuse_taken_in(option, path, named_inputs)
-            refuse_existing(Path(path), overwrite) if option == data else refuse_data(path)
+            if option == data:
+                refuse_existing(Path(path), overwrite)
+            else:
+                refuse_data(path)
 
 
 def _files(name: str) -> tuple[str, ...]:
@@ -79,21 +82,22 @@ def _stdout_identity() -> tuple[Any, ...]:
 
 def require_place(path: str) -> None:
     """Refuse a place that cannot be written to before any work is done."""
-    folder = Path(path).absolute().parent
     try:
-        reason = (
-            "Is a directory"
-            if Path(path).is_dir()
-            else "No such file or directory"
-            if not folder.is_dir()
-            else "Permission denied"
-            if not os.access(folder, os.W_OK) and not Path(path).exists()
-            else None
-        )
+        reason = _why_not(Path(path))
     except OSError as error:
         reason = error.strerror
-    if reason is not None:
+    if reason:
         raise FileError(f"cannot write {named(path)}: {reason}")
+
+
+def _why_not(path: Path) -> str | None:
+    """Why a file cannot be written, if so, in the words of the system."""
+    folder = path.absolute().parent
+    if path.is_dir():
+        return "Is a directory"
+    if not folder.is_dir():
+        return "No such file or directory"
+    return "Permission denied" if not os.access(folder, os.W_OK) and not path.exists() else None
 
 
 def require_ending(option: str, path: str | None, endings: tuple[str, ...], what: str) -> None:

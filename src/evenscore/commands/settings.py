@@ -44,15 +44,15 @@ def merge_settings(
     settings = read_settings(path)  # its errors name the file
     if not quiet:
         tell(f"settings: {path}", err=True)
-    said = {name for name in options if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
-    aside = said | {rival for name in said for rival in RIVALS.get(name, ())}
+    on_command_line = {name for name in options if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
+    aside = on_command_line | {rival for name in on_command_line for rival in RIVALS.get(name, ())}
     for section, entries in settings.items():
         for key, value in entries.items():
             name = RENAMED.get((section, key), key)
             if name in options and name not in aside:
                 options[name] = _as_option(name, value)
-    found = settings.get("data", {}).get("path", ())
-    return data or ((found,) if isinstance(found, str) else tuple(found)), path
+    paths = settings.get("data", {}).get("path", ())
+    return data or ((paths,) if isinstance(paths, str) else tuple(paths)), path
 
 
 def _as_option(name: str, value: Any) -> Any:

@@ -78,11 +78,11 @@ def tally(context: click.Context, /, data: tuple[str, ...], json_path: str | Non
     with note_warnings(notes):
         if options["by_user"]:
             return _write_by_user(context, data, options, output, notes, json_path, quiet)
-        made = read_tally(context, data, options, notes, quiet)
+        counted = read_tally(context, data, options, notes, quiet)
         stop_if_interrupted(context)
-        made = save_tally(made, output, options["min_users"])
+        counted = save_tally(counted, output, options["min_users"])
         show("", quiet)
-    tell_result(made, output, notes, json_path, quiet)
+    tell_result(counted, output, notes, json_path, quiet)
     return 0
 
 
@@ -158,20 +158,20 @@ def tell_by_user(written: ByUser, output: Path, notes: list[str], json_path: str
         tell_written(output, json_path)
 
 
-def save_tally(made: Any, output: Path, min_users: int | None) -> Any:
+def save_tally(result: Any, output: Path, min_users: int | None) -> Any:
     """The tally as it was written, thinned if asked."""
     if min_users is not None:
-        made = made.release(min_users=min_users)
-    made.save(output)
-    return made
+        result = result.release(min_users=min_users)
+    result.save(output)
+    return result
 
 
-def tell_result(made: Any, output: Path, notes: list[str], json_path: str | None, quiet: bool) -> None:
+def tell_result(result: Any, output: Path, notes: list[str], json_path: str | None, quiet: bool) -> None:
     """Say what was made, as text or JSON."""
     if json_path is not None:
-        write_json(json_path, {"output": str(output), "tally": made.to_dict(), "notes": notes})
+        write_json(json_path, {"output": str(output), "tally": result.to_dict(), "notes": notes})
     if not quiet and json_path != "-":
-        tell("\n".join([repr(made), *_lines(notes)]))
+        tell("\n".join([repr(result), *_lines(notes)]))
         tell_written(output, json_path)
 
 

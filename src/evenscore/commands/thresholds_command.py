@@ -70,20 +70,20 @@ def thresholds(
 
         shared = {name: options[name] for name in ("threshold", "positive", "weighting", "alpha")}
         test = marginal_test(tally, tolerance=options["tolerance"], **shared)
-        found = fair_thresholds(tally, strategy=options["strategy"], target=options["target"], **shared)
+        fair = fair_thresholds(tally, strategy=options["strategy"], target=options["target"], **shared)
         stop_if_interrupted(context)
         show("", quiet)
     if plot_path is not None:
         from evenscore.report.plots import save_plot
 
-        save_plot(found, plot_path)
+        save_plot(fair, plot_path)
     if json_path is not None:
-        results = {"marginal_test": test.to_dict(), "thresholds": found.to_dict()}
+        results = {"marginal_test": test.to_dict(), "thresholds": fair.to_dict()}
         write_json(json_path, {"data": list(data), "tally": tally.to_dict(), **results, "notes": notes})
     if not quiet and json_path != "-":
         from evenscore.report.threshold_text import thresholds_text
         from evenscore.report.wrapping import terminal_width
 
-        tell(thresholds_text(tally, test, found, notes, width=terminal_width(), verbose=verbose))
+        tell(thresholds_text(tally, test, fair, notes, width=terminal_width(), verbose=verbose))
         tell_written(plot_path, json_path)
     return DISPARITY if test.verdict == "disparity" else 0

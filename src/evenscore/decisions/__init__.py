@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
@@ -10,7 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from evenscore.decisions.best_group import equal_groups_below, impact_ratios
-from evenscore.decisions.comparing import Comparing, compare, normal_quantile
+from evenscore.decisions.comparing import Comparing, compare
 from evenscore.decisions.decision_result import DecisionMetrics
 from evenscore.decisions.rate_laws import Levels, levels_of
 from evenscore.decisions.rates import (
@@ -27,7 +26,8 @@ from evenscore.decisions.rates import (
 from evenscore.decisions.scoring import at_median, density_ratios, is_median, with_median_error
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, require_alpha, require_gap, require_number, require_option
-from evenscore.estimation.inference import seeded
+from evenscore.estimation.inference import normal_quantile, seeded
+from evenscore.estimation.pairwise import index_pairs
 from evenscore.marginal.cut import POSITIVE, require_score
 from evenscore.tallies.everyone import has_unlabelled
 from evenscore.tallies.moments import WEIGHTINGS
@@ -121,20 +121,21 @@ def decision_metrics(
     base = None if reference is None else tally.index(reference)
     rates = Rates.of(tally, threshold, positive, weighting)
     left_out = _left_out(rates, min_share, base)
-    kept = [g for g in range(len(tally.groups)) if tally.groups[g] not in left_out]
-    asked = Comparing(
-        labels=tally.groups,
-        metrics=rates.metrics,
-        chosen=_pairs(kept, base),
-        levels=rates.levels,
-        present=np.concatenate([group.about > 0 for group in rates.table.groups]),
-        usable=rates.usable,
-        alpha=alpha,
-        tolerance=tolerance,
-        seed=seed,
+    compared = [g for g in range(len(tally.groups)) if tally.groups[g] not in left_out]
+    comparisons, adjustment = compare(
+        Comparing(
+            labels=tally.groups,
+            metrics=rates.metrics,
+            chosen=index_pairs(compared, base),
+            levels=rates.levels,
+            present=np.concatenate([group.about > 0 for group in rates.table.groups]),
+            usable=rates.usable,
+            alpha=alpha,
+            tolerance=tolerance,
+            seed=seed,
+        )
     )
-    comparisons, adjustment = compare(asked)
-    ratios, below = _impact(rates, kept, base, alpha, seed, left_out)
+    ratios, below = _impact(rates, compared, base, alpha, seed, left_out)
     z = normal_quantile(alpha)
     return DecisionMetrics(
         table=tuple(row for g in range(len(tally.groups)) for row in rates.rows(g, z)),
@@ -151,9 +152,7 @@ def decision_metrics(
         equal_below=below,
         unavailable=rates.unavailable,
         left_out=left_out,
-        errors={
-            view.label: off for view, choice in zip(rates.views, rates.selections, strict=True) if (off := choice.error(view)) > 0
-        },
+        errors=rates.cell_errors(),
         notes=_notes(tally, median, positive, rates),
         frame_kind=tally.frame_kind,
     )
@@ -199,6 +198,11 @@ class Rates:
     def usable(self) -> Mask:
         """Which metrics of which groups have limits."""
         return np.concatenate([group.known & (group.about > 0) for group in self.table.groups])
+
+    def cell_errors(self) -> dict[Any, float]:
+        """How far selection rates may be off because a threshold runs through a cell, by group; without those that are exact."""
+        errors = {view.label: choice.error(view) for view, choice in zip(self.views, self.selections, strict=True)}
+        return {label: error for label, error in errors.items() if error > 0}
 
     def rows(self, g: int, z: float) -> list[dict[str, Any]]:
         """The rows of one group."""
@@ -257,13 +261,15 @@ def _given(tally: Tally, median: bool, views: Sequence[GroupView], selections: S
 
 def _known_shares(views: Sequence[GroupView], selections: Sequence[Selection]) -> tuple[float, float]:
     """The share with a known outcome of those selected and of the others; nan of nobody."""
-    found = []
-    for shares in ([choice.share for choice in selections], [1 - choice.share for choice in selections]):
+
+    def known_share(shares: Sequence[Floats]) -> float:
         known, everybody = (
             sum(float(share @ getattr(view.sums, name)) for view, share in zip(views, shares, strict=True)) for name in ("W", "A")
         )
-        found.append(known / everybody if everybody > 0 else np.nan)
-    return found[0], found[1]
+        return known / everybody if everybody > 0 else np.nan
+
+    selected = [choice.share for choice in selections]
+    return known_share(selected), known_share([1 - share for share in selected])
 
 
 def _left_out(rates: Rates, min_share: float, base: int | None) -> dict[Any, str]:
@@ -279,41 +285,39 @@ def _not_kept(tally: Tally) -> str:
     return NOT_KEPT if tally.item is None else ITEMS_NOT_KEPT.format(item=tally.item)
 
 
-def _pairs(kept: Sequence[int], base: int | None) -> list[tuple[int, int]]:
-    if base is None:
-        return list(itertools.combinations(kept, 2))
-    return [(g, base) for g in kept if g != base]
-
-
 def _impact(
-    rates: Rates, kept: Sequence[int], base: int | None, alpha: float, seed: int, left_out: dict[Any, str]
+    rates: Rates, compared: Sequence[int], base: int | None, alpha: float, seed: int, left_out: dict[Any, str]
 ) -> tuple[list[dict[str, Any]], float]:
     """Impact ratios in the order of the groups, and how often equal groups would have a worse one than four fifths."""
-    n = len(rates.metrics)
-    found: dict[int, dict[str, Any]] = {}
-    below = np.nan
-    if len(kept) > 1:
-        usable = rates.usable[::n]
-        places, labels = np.array(kept) * n, [rates.views[g].label for g in kept]
-        fixed = None if base is None else list(kept).index(base)
-        rows = impact_ratios(labels, rates.levels, places, fixed, alpha, seed)
-        without = next((rates.views[g] for g in kept if not usable[g]), None)
-        unknown = (
-            {} if without is None else {"ci_low": np.nan, "ci_high": np.nan, "reason": without.few or _not_kept(without.tally)}
-        )
-        for g, row in zip(kept, rows, strict=True):
-            found[g] = row | {"reason": ""} | unknown
-        below = equal_groups_below(rates.levels, places, fixed, seed) if without is None else np.nan
-    table = []
+    if len(compared) > 1:
+        by_group, below = _compared_ratios(rates, compared, base, alpha, seed)
+    else:
+        by_group, below = {}, np.nan
+    rows = []
     for g, view in enumerate(rates.views):
-        share = float(rates.table.groups[g].estimate[0])
-        empty = {"group": view.label, "selection_rate": share, "ratio": np.nan, "ci_low": np.nan, "ci_high": np.nan}
-        table.append(
-            found.get(
-                g, empty | {"reference": None, "reason": left_out.get(view.label, "there is no other group to compare it with")}
-            )
-        )
-    return table, below
+        if g not in by_group:
+            rate = float(rates.table.groups[g].estimate[0])
+            empty = dict.fromkeys(("ratio", "ci_low", "ci_high"), np.nan)
+            reason = left_out.get(view.label, "there is no other group to compare it with")
+            by_group[g] = {"group": view.label, "selection_rate": rate, **empty, "reference": None, "reason": reason}
+        rows.append(by_group[g])
+    return rows, below
+
+
+def _compared_ratios(
+    rates: Rates, compared: Sequence[int], base: int | None, alpha: float, seed: int
+) -> tuple[dict[int, dict[str, Any]], float]:
+    """Impact ratios of groups that are compared, by position; without limits where the rates of one of them have none."""
+    n = len(rates.metrics)
+    places, labels = np.array(compared) * n, [rates.views[g].label for g in compared]
+    fixed = None if base is None else list(compared).index(base)
+    rows = impact_ratios(labels, rates.levels, places, fixed, alpha, seed)
+    without = next((rates.views[g] for g in compared if not rates.usable[g * n]), None)
+    if without is None:
+        below = equal_groups_below(rates.levels, places, fixed, seed)
+        return {g: row | {"reason": ""} for g, row in zip(compared, rows, strict=True)}, below
+    unknown = {"ci_low": np.nan, "ci_high": np.nan, "reason": without.few or _not_kept(without.tally)}
+    return {g: row | unknown for g, row in zip(compared, rows, strict=True)}, np.nan
 
 
 def _notes(tally: Tally, median: bool, positive: str, rates: Rates) -> tuple[str, ...]:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.decisions.comparing import normal_quantile
-from evenscore.estimation.inference import correlation, draw_normal, seeded, welch_t
+from evenscore.estimation.inference import correlation, draw_normal, normal_quantile, seeded, welch_t
 from evenscore.estimation.multiplicity import single_step
+from evenscore.estimation.pairwise import index_pairs
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
@@ -70,23 +70,22 @@ def area_rows(
     views: Sequence[GroupView], positive: str, alpha: float, seed: int
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """One row a group, and one for each pair of groups that both have an area."""
-
-    found = [area(view, positive) for view in views]
+    areas = [area(view, positive) for view in views]
     z = normal_quantile(alpha)
-    rows = [_row(view, each, z) for view, each in zip(views, found, strict=True)]
-    known = [each for each in found if each is not None]
+    rows = [_row(view, own, z) for view, own in zip(views, areas, strict=True)]
+    known = [own for own in areas if own is not None]
     cover = np.array([[covariance(a, b) for b in known] for a in known]).reshape(len(known), len(known))
-    return rows, _differences(known, (cover + cover.T) / 2, z, alpha, seed)
+    return rows, _differences(known, (cover + cover.T) / 2, z, seed)
 
 
-def _row(view: GroupView, found: Area | None, z: float) -> dict[str, Any]:
-    if found is None:
+def _row(view: GroupView, own: Area | None, z: float) -> dict[str, Any]:
+    if own is None:
         empty = dict.fromkeys(("estimate", "ci_low", "ci_high", "cell_error"), np.nan)
         return {"group": view.label, **empty, "users": view.n_users, "reason": "there are no positives, or no negatives"}
-    se = np.sqrt(max(covariance(found, found), 0.0)) * (found.df + 1) / found.df
-    far = float(welch_t(np.array(z), np.array(found.df)))
-    low, high = _logit_limits(found.value, far * se)
-    numbers = {"estimate": found.value, "ci_low": low, "ci_high": high, "cell_error": found.error}
+    se = np.sqrt(max(covariance(own, own), 0.0)) * (own.df + 1) / own.df
+    far = float(welch_t(np.array(z), np.array(own.df)))
+    low, high = _logit_limits(own.value, far * se)
+    numbers = {"estimate": own.value, "ci_low": low, "ci_high": high, "cell_error": own.error}
     return {"group": view.label, **numbers, "users": view.n_users, "reason": ""}
 
 
@@ -101,20 +100,20 @@ def _logit_limits(value: float, distance: float) -> tuple[float, float]:
     return float(special.expit(middle - distance / spread)), float(special.expit(middle + distance / spread))
 
 
-def _differences(found: Sequence[Area], cover: Floats, z: float, alpha: float, seed: int) -> list[dict[str, Any]]:
+def _differences(areas: Sequence[Area], cover: Floats, z: float, seed: int) -> list[dict[str, Any]]:
     """Differences of areas with limits, and p-values adjusted by joint draws."""
     from scipy import special
 
-    pairs = [(i, j) for i in range(len(found)) for j in range(i + 1, len(found))]
+    pairs = index_pairs(range(len(areas)), None)
     if not pairs:
         return []
     left, right = np.array(pairs).T
-    apart = np.zeros((len(pairs), len(found)))
+    apart = np.zeros((len(pairs), len(areas)))
     apart[np.arange(len(pairs)), left], apart[np.arange(len(pairs)), right] = 1, -1
     joint = apart @ cover @ apart.T
     se = np.sqrt(np.maximum(np.diag(joint), 0))
-    df = np.minimum([found[i].df for i in left], [found[j].df for j in right])
-    size = apart @ np.array([each.value for each in found])
+    df = np.minimum([areas[i].df for i in left], [areas[j].df for j in right])
+    size = apart @ np.array([own.value for own in areas])
     far = welch_t(np.full(len(pairs), z), df)
     p_values = np.where(se > 0, 2 * special.stdtr(df, -np.abs(size) / np.where(se > 0, se, 1.0)), 1.0)
     adjusted = p_values
@@ -123,8 +122,8 @@ def _differences(found: Sequence[Area], cover: Floats, z: float, alpha: float, s
         adjusted, _ = single_step(p_values, 2 * special.ndtr(-largest), RESOLVED)
     return [
         {
-            "group_a": found[i].view.label,
-            "group_b": found[j].view.label,
+            "group_a": areas[i].view.label,
+            "group_b": areas[j].view.label,
             "difference": float(size[k]),
             "ci_low": float(size[k] - far[k] * se[k]),
             "ci_high": float(size[k] + far[k] * se[k]),

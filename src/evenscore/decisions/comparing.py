@@ -10,7 +10,7 @@ import numpy as np
 
 from evenscore.decisions.rate_laws import Levels, difference_limits, ratio_limits
 from evenscore.decisions.rates import ABOUT, OPPOSITE
-from evenscore.estimation.inference import DRAWS, RESOLVED, draw_normal, seeded
+from evenscore.estimation.inference import DRAWS, RESOLVED, draw_normal, normal_quantile, seeded
 from evenscore.estimation.multiplicity import single_step
 from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
@@ -72,13 +72,6 @@ def critical_value(levels: Levels, left: Ints, right: Ints, alpha: float, seed: 
     return max(float(np.quantile(largest, 1 - alpha)), normal_quantile(alpha)), largest
 
 
-def normal_quantile(alpha: float) -> float:
-    """The normal quantile of a two-sided level."""
-    from scipy import special
-
-    return float(-special.ndtri(max(alpha / 2, 1e-300)))  # 1 - alpha / 2 is 1 for the smallest levels
-
-
 def compare(asked: Comparing) -> tuple[list[dict[str, Any]], str]:
     """One row for each pair of groups and metric, and how p-values were adjusted."""
     if not asked.chosen:
@@ -88,12 +81,12 @@ def compare(asked: Comparing) -> tuple[list[dict[str, Any]], str]:
     own = known & asked.distinct()
     critical, largest = critical_value(asked.levels, left[own], right[own], asked.alpha, asked.seed)
     columns = {name: np.full(len(left), np.nan) for name in NUMBERS}
-    here = asked.present[left] & asked.present[right]  # also what has no limits
-    estimates = asked.levels.differences(left[here], right[here])
-    columns["difference"][here], columns["ratio"][here] = estimates.size, _ratio(estimates)
+    present = asked.present[left] & asked.present[right]  # also what has no limits
+    estimates = asked.levels.differences(left[present], right[present])
+    columns["difference"][present] = estimates.size
+    columns["ratio"][present] = _ratio(estimates)
     if known.any():
-        found = asked.levels.differences(left[known], right[known])
-        for name, values in _numbers(found, asked, critical).items():
+        for name, values in _numbers(asked.levels.differences(left[known], right[known]), asked, critical).items():
             columns[name][known] = values
         columns["p_adjusted"][known], how = _adjusted(columns["p_value"][known], own[known], largest)
     else:
@@ -107,38 +100,39 @@ def compare(asked: Comparing) -> tuple[list[dict[str, Any]], str]:
     return rows, how
 
 
-def _ratio(found: Differences[Levels]) -> Floats:
+def _ratio(differences: Differences[Levels]) -> Floats:
     """The estimate on the left over that on the right; over 0 there is none."""
-    level = found.levels.level
-    bottom = level[found.right]
-    return np.divide(level[found.left], bottom, out=np.full_like(bottom, np.nan), where=bottom > 0)
+    level = differences.levels.level
+    bottom = level[differences.right]
+    return np.divide(level[differences.left], bottom, out=np.full_like(bottom, np.nan), where=bottom > 0)
 
 
-def _numbers(found: Differences[Levels], asked: Comparing, critical: float) -> dict[str, Floats]:
+def _numbers(differences: Differences[Levels], asked: Comparing, critical: float) -> dict[str, Floats]:
+    """What the rows say of comparisons that have limits, by column; (n,) each."""
     from scipy import special
 
     z, tolerance = normal_quantile(asked.alpha), asked.tolerance
     # Rates of 0 or 1 in both groups vary in nothing, and nothing is against their being equal.
     with np.errstate(invalid="ignore"):
-        p_equal = np.where(np.isnan(found.p_equal), 1.0, found.p_equal)
+        p_equal = np.where(np.isnan(differences.p_equal), 1.0, differences.p_equal)
     p_value = p_equal
     if tolerance is not None:
-        excess = found.shown.excess(tolerance)
+        excess = differences.shown.excess(tolerance)
         p_value = np.where(excess > 0, np.fmax(2 * special.ndtr(-excess), p_equal), 1.0)
-    (low, high), (ratio_low, ratio_high) = pair_limits(found, z)
-    (band_low, band_high), (ratio_band_low, ratio_band_high) = pair_limits(found, critical)
+    (low, high), (ratio_low, ratio_high) = pair_limits(differences, z)
+    (band_low, band_high), (ratio_band_low, ratio_band_high) = pair_limits(differences, critical)
     level = 2 * float(special.ndtr(-critical))
     return {
-        "difference": found.size,
+        "difference": differences.size,
         "difference_low": low,
         "difference_high": high,
-        "ratio": _ratio(found),
+        "ratio": _ratio(differences),
         "ratio_low": ratio_low,
         "ratio_high": ratio_high,
         "p_value": p_value,
         "p_adjusted": p_value,
         "p_equal": p_equal,
-        "detectable_difference": found.detectable(level) + (tolerance or 0.0),
+        "detectable_difference": differences.detectable(level) + (tolerance or 0.0),
         "band_low": band_low,
         "band_high": band_high,
         "ratio_band_low": ratio_band_low,
@@ -146,12 +140,12 @@ def _numbers(found: Differences[Levels], asked: Comparing, critical: float) -> d
     }
 
 
-def pair_limits(found: Differences[Levels], z: float) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+def pair_limits(differences: Differences[Levels], z: float) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Limits of differences, and of ratios, at z normal quantiles."""
-    levels, left, right = found.levels, found.left, found.right
-    low, high = levels.limits(z)
-    one, other = ((levels.level[side], low[side], high[side]) for side in (left, right))
-    return difference_limits(one, other, found.together), ratio_limits(one, other, found.together)
+    level, together = differences.levels.level, differences.together
+    low, high = differences.levels.limits(z)
+    left, right = ((level[side], low[side], high[side]) for side in (differences.left, differences.right))
+    return difference_limits(left, right, together), ratio_limits(left, right, together)
 
 
 def _adjusted(p_values: Floats, own: Mask, largest: Floats) -> tuple[Floats, str]:
@@ -170,9 +164,9 @@ def _copy_opposites(columns: dict[str, Floats], asked: Comparing) -> None:
     size = len(asked.metrics)
     for metric, twin in OPPOSITE.items():
         if metric in asked.metrics and twin in asked.metrics:
-            here, there = (list(asked.metrics).index(name) for name in (metric, twin))
+            to, of = (list(asked.metrics).index(name) for name in (metric, twin))
             for name in ("p_value", "p_adjusted", "p_equal", "detectable_difference"):
-                columns[name][here::size] = columns[name][there::size]
+                columns[name][to::size] = columns[name][of::size]
 
 
 def _row(a: Any, b: Any, metric: str, numbers: dict[str, float], asked: Comparing) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from evenscore.decisions.rates import OPPOSITE
 from evenscore.errors import OptionError, listing, shortened
 from evenscore.estimation.verdict import DISPARITY, PARITY
-from evenscore.tables import Table, json_ready, label_text
+from evenscore.tables import Table, json_ready, label_text, values_of
 from evenscore.wording import number_text
 
 FOUR_FIFTHS = 0.8
@@ -77,10 +77,10 @@ class DecisionMetrics(Table):
     @property
     def by_group(self) -> dict[Any, dict[str, float]]:
         """Each group's metrics, as Fairlearn's ``by_group``."""
-        found: dict[Any, dict[str, float]] = {group: {} for group in self.groups}
+        metrics: dict[Any, dict[str, float]] = {group: {} for group in self.groups}
         for row in self.table:
-            found[row["group"]][row["metric"]] = row["estimate"]
-        return found
+            metrics[row["group"]][row["metric"]] = row["estimate"]
+        return metrics
 
     def of(self, group: Any, metric: str) -> dict[str, Any]:
         """The row of one group and metric."""
@@ -125,13 +125,19 @@ class DecisionMetrics(Table):
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
-        plain = ("positive", "reference", "weighting", "alpha", "tolerance", "adjustment", "unavailable")
-        found = {"title": self._title(), "rows": self.rows(), "overall": self.overall, "comparisons": list(self.comparisons)}
-        ratios = {"rows": list(self.impact_ratios), "equal_groups_below_four_fifths": self.equal_below}
-        more = {"thresholds": dict(self.thresholds), "left_out": dict(self.left_out), "errors": dict(self.errors)}
-        return json_ready(
-            found | {"impact_ratios": ratios} | more | {name: getattr(self, name) for name in plain} | {"notes": self._notes()}
-        )
+        document = {
+            "title": self._title(),
+            "rows": self.rows(),
+            "overall": self.overall,
+            "comparisons": list(self.comparisons),
+            "impact_ratios": {"rows": list(self.impact_ratios), "equal_groups_below_four_fifths": self.equal_below},
+            "thresholds": dict(self.thresholds),
+            "left_out": dict(self.left_out),
+            "errors": dict(self.errors),
+            **values_of(self, ("positive", "reference", "weighting", "alpha", "tolerance", "adjustment", "unavailable")),
+            "notes": self._notes(),
+        }
+        return json_ready(document)
 
     @property
     def equal_below_text(self) -> str:
@@ -167,13 +173,13 @@ class DecisionMetrics(Table):
         shown = _once([metric for metric in metrics if DISPARITY in verdicts.get(metric, ())])
         pairs = [f"{metric} ({verdicts[metric].count(DISPARITY)} of {len(verdicts[metric])} pairs)" for metric in shown]
         if not shown:
-            found = f"no difference {more and more.replace('by', 'of', 1)}between groups is shown"
+            words = f"no difference {more.replace('by', 'of', 1)}between groups is shown"
         elif all(len(verdicts[metric]) == 1 for metric in shown):
-            found = f"the two groups are shown to differ {more}in {', '.join(shown)}"
+            words = f"the two groups are shown to differ {more}in {', '.join(shown)}"
         else:
-            found = f"groups are shown to differ {more}in {', '.join(pairs)}"
+            words = f"groups are shown to differ {more}in {', '.join(pairs)}"
         alike = _once([metric for metric in metrics if set(verdicts.get(metric, ())) == {PARITY}])
-        return found + (f"; all differences in {', '.join(alike)} are shown to be within {self.tolerance:g}" if alike else "")
+        return words + (f"; all differences in {', '.join(alike)} are shown to be within {self.tolerance:g}" if alike else "")
 
     def _by_ratios_alone(self) -> list[str]:
         """Groups whose impact ratio is shown to be below 1 though among all metrics no difference in selection is."""

@@ -30,8 +30,8 @@ def detectable_differences(tally: Tally, metric: str, threshold: Any, positive: 
         if not (rates.usable[left] & rates.usable[right]).all():
             return np.inf
         levels = replace(rates.levels, side=_with_users(rates.levels.side, factor))
-        found = float(levels.differences(left, right).detectable(alpha, power)[0])
-        return found if np.isfinite(found) else np.inf
+        size = float(levels.differences(left, right).detectable(alpha, power)[0])
+        return size if np.isfinite(size) else np.inf
 
     return smallest
 

@@ -10,12 +10,11 @@ import numpy as np
 
 from evenscore.data.columns import number_array
 from evenscore.decisions.areas import area_rows
-from evenscore.decisions.comparing import normal_quantile
 from evenscore.decisions.rate_laws import levels_of
 from evenscore.decisions.rates import METRICS, SELECTION, Selection, design, rate_table, require_threshold
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, OptionError, listing, require_alpha, require_option, shortened
-from evenscore.estimation.inference import seeded, simultaneous_quantile
+from evenscore.estimation.inference import normal_quantile, seeded, simultaneous_quantile
 from evenscore.marginal.cut import POSITIVE
 from evenscore.tables import Table, json_ready
 from evenscore.tallies.moments import WEIGHTINGS
@@ -27,6 +26,7 @@ from evenscore.types import Floats
 from evenscore.wording import number_text
 
 SHOWN = (SELECTION, "tpr", "fpr", "ppv")
+NUMBERS = ("estimate", "ci_low", "ci_high", "band_low", "band_high")
 N_THRESHOLDS = 33
 MOST_THRESHOLDS = 512
 
@@ -64,8 +64,8 @@ class DecisionCurves(Table):
         points: dict[tuple[Any, float], dict[str, Any]] = {}
         for row in self.table:
             if row["metric"] in ("fpr", "tpr"):
-                here = {"group": row["group"], "threshold": row["threshold"]}
-                point = points.setdefault((row["group"], row["threshold"]), here)
+                empty = {"group": row["group"], "threshold": row["threshold"]}
+                point = points.setdefault((row["group"], row["threshold"]), empty)
                 point |= {row["metric"]: row["estimate"]}
                 point |= {f"{row['metric']}_{end}": row[f"ci_{end}"] for end in ("low", "high")}
         return list(points.values())
@@ -155,7 +155,7 @@ def decision_curves(
         positive=positive,
         weighting=weighting,
         alpha=alpha,
-        notes=tuple(_notes(tally, cuts, areas, names)),
+        notes=tuple(_notes(tally, cuts, areas)),
         frame_kind=tally.frame_kind,
     )
 
@@ -203,24 +203,21 @@ def _rows(
         designs.append(design([(name, share) for name in names for share in shares]))
     table = rate_table(views, designs)
     levels = levels_of(table)
-    n, per_group, z = len(cuts), len(cuts) * len(names), normal_quantile(alpha)
-    rows = []
+    z, rows = normal_quantile(alpha), []
     for g, (view, rates) in enumerate(zip(views, table.groups, strict=True)):
         for m, name in enumerate(names):
-            own = np.arange(m * n, (m + 1) * n)
-            law, level = levels.side.at(g * per_group + own), rates.around.fit[own]
+            own = np.arange(m * len(cuts), (m + 1) * len(cuts))  # among the group's metrics
+            law, level = levels.side.at(g * len(cuts) * len(names) + own), rates.around.fit[own]
             usable = rates.known[own] & (rates.about[own] > 0)
             far = simultaneous_quantile(rates.around.residual[np.ix_(own, own)], alpha, seeded(seed, g, m))
             limits = np.where(usable, np.stack([*law.limits(level, z), *law.limits(level, max(far, z))]), np.nan)
-            estimate = rates.estimate[own]
-            for k, cut in enumerate(cuts.tolist()):
-                low, high, band_low, band_high = limits[:, k].tolist()
-                row = {"group": view.label, "metric": name, "threshold": cut, "estimate": float(estimate[k])}
-                rows.append(row | {"ci_low": low, "ci_high": high, "band_low": band_low, "band_high": band_high})
+            numbers = np.stack([rates.estimate[own], *limits], axis=1).tolist()
+            for cut, line in zip(cuts.tolist(), numbers, strict=True):
+                rows.append({"group": view.label, "metric": name, "threshold": cut} | dict(zip(NUMBERS, line, strict=True)))
     return rows
 
 
-def _notes(tally: Tally, cuts: Floats, areas: list[dict[str, Any]], names: Sequence[str]) -> list[str]:
+def _notes(tally: Tally, cuts: Floats, areas: list[dict[str, Any]]) -> list[str]:
     notes = ["bands hold for all thresholds of a group and metric at once"]
     off = max((row["cell_error"] for row in areas if np.isfinite(row["cell_error"])), default=0.0)
     if off > 0:

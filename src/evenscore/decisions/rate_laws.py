@@ -69,8 +69,8 @@ def levels_of(table: RateTable) -> Levels:
     n = len(groups[0].about)
     cover = np.zeros((n * len(groups), n * len(groups)))
     for number, group in enumerate(groups):
-        here = slice(number * n, (number + 1) * n)
-        cover[here, here] = group.matrix @ group.around.residual @ group.matrix
+        own = slice(number * n, (number + 1) * n)
+        cover[own, own] = group.matrix @ group.around.residual @ group.matrix
     for (a, b), pairs in table.shared.items():
         residual = pairs.residual(groups[a].around.fit, groups[b].around.fit)
         part = groups[a].matrix @ residual @ groups[b].matrix
@@ -84,9 +84,9 @@ def levels_of(table: RateTable) -> Levels:
     )
 
 
-def difference_limits(one: Limited, other: Limited, together: Floats) -> tuple[Floats, Floats]:
+def difference_limits(left_rate: Limited, right_rate: Limited, together: Floats) -> tuple[Floats, Floats]:
     """Limits of a difference from limits of both rates and their correlation (Newcombe 1998, Zou and Donner 2008)."""
-    (a, low_a, high_a), (b, low_b, high_b) = one, other
+    (a, low_a, high_a), (b, low_b, high_b) = left_rate, right_rate
 
     def joined(left: Floats, right: Floats) -> Floats:
         return np.sqrt(np.maximum(left**2 + right**2 - 2 * together * left * right, 0))
@@ -94,12 +94,12 @@ def difference_limits(one: Limited, other: Limited, together: Floats) -> tuple[F
     return a - b - joined(a - low_a, high_b - b), a - b + joined(high_a - a, b - low_b)
 
 
-def ratio_limits(one: Limited, other: Limited, together: Floats) -> tuple[Floats, Floats]:
+def ratio_limits(left_rate: Limited, right_rate: Limited, together: Floats) -> tuple[Floats, Floats]:
     """Limits of a ratio from limits of both rates and their correlation (Donner and Zou 2012, equation 9).
 
     Written so that a rate of 0 needs no case of its own: over a rate that may be 0 there is no upper limit.
     """
-    (a, low_a, high_a), (b, low_b, high_b) = one, other
+    (a, low_a, high_a), (b, low_b, high_b) = left_rate, right_rate
 
     def root(low: Floats, high: Floats) -> tuple[Floats, Floats, Floats]:
         top, bottom = low * (2 * a - low), high * (2 * b - high)

@@ -110,18 +110,18 @@ def design(shares: Sequence[tuple[str, Floats]]) -> Design:
     """Of metrics by name, each with the share of every cell that is selected."""
     rows = []
     for name, s in shares:
-        one, zero, rest = np.ones_like(s), np.zeros_like(s), 1 - s
+        ones, zeros, others = np.ones_like(s), np.zeros_like(s), 1 - s
         rows.append(
             {
-                SELECTION: (one, zero, s, zero),
-                "prevalence": (one, zero, zero, one),
-                "tpr": (zero, one, zero, s),
-                "fnr": (zero, one, zero, rest),
-                "fpr": (one, -one, s, -s),
-                "tnr": (one, -one, rest, -rest),
-                "ppv": (s, zero, zero, s),
-                "npv": (rest, zero, rest, -rest),
-                "accuracy": (one, zero, rest, s - rest),
+                SELECTION: (ones, zeros, s, zeros),
+                "prevalence": (ones, zeros, zeros, ones),
+                "tpr": (zeros, ones, zeros, s),
+                "fnr": (zeros, ones, zeros, others),
+                "fpr": (ones, -ones, s, -s),
+                "tnr": (ones, -ones, others, -others),
+                "ppv": (s, zeros, zeros, s),
+                "npv": (others, zeros, others, -others),
+                "accuracy": (ones, zeros, others, s - others),
             }[name]
         )
     about_w, about_y, events_w, events_y = (np.stack(part) for part in zip(*rows, strict=True))
@@ -178,7 +178,7 @@ def rate_table(views: Sequence[GroupView], designs: Sequence[Design]) -> RateTab
     tally = views[0].tally
     counted = list(zip(views, designs, strict=True))
     squares = [_all_pairs(tally, view, view) for view in views]
-    groups = tuple(_group_rates(*each, every) for each, every in zip(counted, squares, strict=True))
+    groups = tuple(_group_rates(view, own, every) for (view, own), every in zip(counted, squares, strict=True))
     shared: dict[tuple[int, int], PairMatrices] = {}
     for a, b in itertools.combinations(range(len(views)), 2) if tally.cross_blocks else ():
         pairs = views[a].shared_pairs(views[b])
@@ -231,19 +231,18 @@ def _metric_pairs(pairs: PairMatrices | None, every: Floats | None, a: Design, b
     size = (len(a.everybody), len(b.everybody))
 
     def between(left: tuple[Floats, Floats], right: tuple[Floats, Floats]) -> Floats:
-        found = np.zeros(size)
+        sums = np.zeros(size)
         if pairs is not None:
             from_w, from_y = left[0] @ pairs.ww + left[1] @ pairs.yw, left[0] @ pairs.wy + left[1] @ pairs.yy
-            found = from_w @ right[0].T + from_y @ right[1].T
+            sums = from_w @ right[0].T + from_y @ right[1].T
         if unlabelled:
-            one, other = np.array(a.everybody)[:, None], np.array(b.everybody)[None, :]
+            all_of_a, all_of_b = np.array(a.everybody)[:, None], np.array(b.everybody)[None, :]
             of_all = np.zeros(size) if every is None else left[0] @ every @ right[0].T
-            found = np.where(one & other, of_all, np.where(one | other, 0.0, found))
-        return found
+            sums = np.where(all_of_a & all_of_b, of_all, np.where(all_of_a | all_of_b, 0.0, sums))
+        return sums
 
-    about_a, events_a, about_b, events_b = (
-        (one, two) for side in (a, b) for one, two in ((side.about_w, side.about_y), (side.events_w, side.events_y))
-    )
+    about_a, events_a = (a.about_w, a.about_y), (a.events_w, a.events_y)
+    about_b, events_b = (b.about_w, b.about_y), (b.events_w, b.events_y)
     return PairMatrices(
         ww=between(about_a, about_b), wy=between(about_a, events_b), yw=between(events_a, about_b), yy=between(events_a, events_b)
     )
@@ -285,9 +284,11 @@ def _joined(groups: Sequence[GroupRates], shared: Mapping[tuple[int, int], PairM
         return np.asarray(sum(getattr(group.around.view.sums, name) for group in groups))
 
     pairs = groups[0].pairs
-    for other in [group.pairs for group in groups[1:]] + [part for both in shared.values() for part in (both, both.transposed())]:
-        pairs = pairs + other
+    for group in groups[1:]:
+        pairs = pairs + group.pairs
+    for between in shared.values():
+        pairs = pairs + between + between.transposed()
     higher = [group.around.view.higher for group in groups]
-    cubes = None if any(each is None for each in higher) else np.sum([group.around.cubes for group in groups], axis=0)
+    cubes = None if any(own is None for own in higher) else np.sum([group.around.cubes for group in groups], axis=0)
     sums, squares = (total("W"), total("Y")), (total("V0"), total("V1"))
     return _as_cells(groups[0].around.view, sums, squares, cubes, pairs, np.all([group.known for group in groups], axis=0))

@@ -76,8 +76,8 @@ def stream_batches(relation: Any, failure: type[Exception]) -> Iterator[dict[str
 
     def fill(ask: Any, answer: _Schema | _Array) -> None:
         if ask(ctypes.addressof(stream), ctypes.addressof(answer)):
-            said = stream.get_last_error(ctypes.addressof(stream))
-            raise failure((said or b"the stream of rows broke off").decode(errors="replace"))
+            message = stream.get_last_error(ctypes.addressof(stream))
+            raise failure((message or b"the stream of rows broke off").decode(errors="replace"))
 
     schema = _Schema()
     fill(stream.get_schema, schema)

@@ -56,10 +56,13 @@ def _ask_source(source: Source) -> list[ColumnFacts]:
     if n_rows == 0:
         raise DataError(f"{', '.join(source.paths)}: the data has no rows, only the columns {listing(source.types)}")
     counting = "count(DISTINCT {})" if n_rows <= EXACT else "approx_count_distinct({})"
-    asked = [expression for name, sql in columns.items() for expression in _questions(sql, kinds[name], counting)]
-    answers = query(f"SELECT {', '.join(asked)} FROM {source.sql}").fetchone() if asked else ()
-    size = len(asked) // len(columns) if columns else 1
-    return [_facts(name, kinds[name], n_rows, *answers[i * size : (i + 1) * size]) for i, name in enumerate(columns)]
+    questions = {name: _questions(sql, kinds[name], counting) for name, sql in columns.items()}
+    asked = [expression for of_column in questions.values() for expression in of_column.values()]
+    answers = iter(query(f"SELECT {', '.join(asked)} FROM {source.sql}").fetchone() if asked else ())
+    return [
+        _facts(name, kinds[name], n_rows, {question: next(answers) for question in of_column})
+        for name, of_column in questions.items()
+    ]
 
 
 def find_median(data: Paths, score: str) -> float | None:
@@ -68,8 +71,8 @@ def find_median(data: Paths, score: str) -> float | None:
     def ask(source: Source) -> float | None:
         kind = "text" if source.is_text else type_kind(source.types[score])
         number = _number(source.held[score], f"CAST({source.held[score]} AS VARCHAR)", kind)
-        found = query(f"SELECT median({number}) FROM {source.sql}").fetchone()[0]
-        return None if found is None else float(found)
+        median = query(f"SELECT median({number}) FROM {source.sql}").fetchone()[0]
+        return None if median is None else float(median)
 
     return use_files(data, {"score": score}, ask, hush, every=True)
 
@@ -91,23 +94,23 @@ def count_pairs(data: Paths, first: str, others: Sequence[str]) -> dict[str, int
     return use_files(data, {}, ask, hush, every=True) if others else {}
 
 
-def _questions(column: str, kind: str, counting: str) -> list[str]:
-    """SQL for what is asked of one column, in the order of the arguments of ``_facts``."""
+def _questions(column: str, kind: str, counting: str) -> dict[str, str]:
+    """SQL for what is asked of one column: how many values are held, are numbers, are missing in words, and so on."""
     text = f"CAST({column} AS VARCHAR)"
     number = _number(column, text, kind)
     missing = f"trim({text}) IN ({', '.join(map(DUCKDB.literal, MISSING))})"
     dates = f"regexp_full_match({text}, {DUCKDB.literal(f'{DAY}|{MOMENT}')})"
-    return [
-        f"count({column})",
-        counting.format(column if kind in NUMBERS else text),
-        f"count({number})",
-        f"count(*) FILTER ({missing} AND {number} IS NULL)",
-        f"count(*) FILTER (lower({text}) IN ('true', 'false'))",
-        f"count(*) FILTER ({dates})",
-        f"min({number})",
-        f"max({number})",
-        f"count(*) FILTER ({number} <> floor({number}))",
-    ]
+    return {
+        "held": f"count({column})",
+        "distinct": counting.format(column if kind in NUMBERS else text),
+        "numbers": f"count({number})",
+        "missing": f"count(*) FILTER ({missing} AND {number} IS NULL)",
+        "truths": f"count(*) FILTER (lower({text}) IN ('true', 'false'))",
+        "dates": f"count(*) FILTER ({dates})",
+        "low": f"min({number})",
+        "high": f"max({number})",
+        "fractions": f"count(*) FILTER ({number} <> floor({number}))",
+    }
 
 
 def _number(column: str, text: str, kind: str) -> str:
@@ -122,29 +125,24 @@ def _number(column: str, text: str, kind: str) -> str:
     return "CAST(NULL AS DOUBLE)"
 
 
-def _facts(
-    name: str,
-    kind: str,
-    n_rows: int,
-    n_held: int,
-    n_distinct: int,
-    n_numbers: int,
-    n_missing: int,
-    n_truths: int,
-    n_dates: int,
-    low: Any,
-    high: Any,
-    n_fractions: int,
-) -> ColumnFacts:
-    numeric = n_numbers > 0 and (kind in NUMBERS or n_numbers + n_missing == n_held)
+def _facts(name: str, kind: str, n_rows: int, answers: dict[str, Any]) -> ColumnFacts:
+    n_held, n_numbers = answers["held"], answers["numbers"]
+    numeric = n_numbers > 0 and (kind in NUMBERS or n_numbers + answers["missing"] == n_held)
     if n_held == 0:
-        found = "nothing"
-    elif kind == "boolean" or n_truths == n_held:
-        found = "truth value"
+        holds = "nothing"
+    elif kind == "boolean" or answers["truths"] == n_held:
+        holds = "truth value"
     elif numeric:
-        found = "number"
+        holds = "number"
     else:
-        found = "date" if kind in DATES or n_dates == n_held else "text"
-    n_nulls = n_rows - (n_numbers if numeric else n_held)
-    bounds = (float(low), float(high)) if numeric else (math.nan, math.nan)
-    return ColumnFacts(name, found, n_rows, n_nulls, n_distinct, *bounds, whole=numeric and n_fractions == 0)
+        holds = "date" if kind in DATES or answers["dates"] == n_held else "text"
+    return ColumnFacts(
+        name=name,
+        kind=holds,
+        n_rows=n_rows,
+        n_nulls=n_rows - (n_numbers if numeric else n_held),
+        n_distinct=answers["distinct"],
+        low=float(answers["low"]) if numeric else math.nan,
+        high=float(answers["high"]) if numeric else math.nan,
+        whole=numeric and answers["fractions"] == 0,
+    )

@@ -98,7 +98,16 @@ def find_format(path: str, settings: Settings) -> Format:
     row = query(f"SELECT {wanted} FROM sniff_csv({path_literal(path)}{options})").fetchone()
     separator, quote, escape, comment = ("" if text in (None, NONE) else str(text) for text in row[:4])
     known, seems = ([str(column[key]) for column in row[6]] for key in ("name", "type"))
-    form = Format(separator, quote, escape, comment, int(row[4]), bool(row[5]), tuple(known), tuple(seems))
+    form = Format(
+        separator=separator,
+        quote=quote,
+        escape=escape,
+        comment=comment,
+        skipped=int(row[4]),
+        has_header=bool(row[5]),
+        names=tuple(known),
+        seems=tuple(seems),
+    )
     if not form.has_header:
         return form
     first = query(f"SELECT * EXCLUDE ({FILE}) FROM {form.read((path,), settings, header=False)} LIMIT 1").fetchone()

@@ -61,21 +61,21 @@ def to_lines(tally: Tally, limit: int = 2**62) -> Lines:
     n_groups = len(tally.groups)
     scalars = np.zeros((n_groups + 1, WIDTH))
     scalars[0, 0] = tally.n_spanning
-    found: list[tuple[int | Ints, Ints, Floats]] = []
+    parts: list[tuple[int | Ints, Ints, Floats]] = []
     for g, group in enumerate(tally.group_tallies):
         scalars[g + 1, :3] = group.n_users, group.n_rows, group.n_unlabelled
-        found += [_folded(group, g), _others(group, g), *_powers(group, g), _pairs(group.pairs, g * n_groups + g)]
+        parts += [_folded(group, g), _others(group, g), *_powers(group, g), _pairs(group.pairs, g * n_groups + g)]
         if "all_pairs" in tally.block_names:
-            found += _all_lines(group, g, n_groups)
-    found += [_pairs(sums, a * n_groups + b) for (a, b), sums in tally.cross.items()]
-    found += [_all_pairs(sums, a * n_groups + b) for (a, b), sums in tally.cross_blocks.get("all_pairs", {}).items()]
-    found += _item_lines(tally)
-    found.append((SCALARS, np.arange(n_groups + 1), scalars))
+            parts += _all_lines(group, g, n_groups)
+    parts += [_pairs(sums, a * n_groups + b) for (a, b), sums in tally.cross.items()]
+    parts += [_all_pairs(sums, a * n_groups + b) for (a, b), sums in tally.cross_blocks.get("all_pairs", {}).items()]
+    parts += _item_lines(tally)
+    parts.append((SCALARS, np.arange(n_groups + 1), scalars))
     if tally.sketch is not None:
         kept = tally.sketch[tally.sketch < limit]
-        found.append((HASHES, kept, np.ones((len(kept), WIDTH))))
+        parts.append((HASHES, kept, np.ones((len(kept), WIDTH))))
     used = []
-    for kind, place, values in found:
+    for kind, place, values in parts:
         rows = np.flatnonzero(values.any(axis=1))
         used.append((np.broadcast_to(kind, len(place))[rows], place[rows], values[rows]))
     return Lines(

@@ -54,7 +54,7 @@ class Recipe:
         """The tally of a part without rows."""
         empty = tuple(GroupTally.empty(self.lattice.n_cells) for _ in self.labels)
         sketch = None if self.columns.user is None else np.zeros(0, dtype=np.int64)
-        zero = Tally(self.lattice, self.labels, empty, {}, 0, self.centre, self.binary, self.columns, sketch)
+        zero = Tally(self.lattice, self.labels, empty, centre=self.centre, binary=self.binary, columns=self.columns, sketch=sketch)
         return zero if self.item is None else attach_items(zero, CountedItems(ItemLines.empty(), {}), self.item)
 
     def tally(self, arrays: Arrays) -> Tally:

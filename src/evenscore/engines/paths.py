@@ -35,10 +35,10 @@ def file_kind(name: str) -> str | None:
 
 def find_files(data: Paths) -> tuple[str, ...]:
     """The files that a path, folder, glob or list of these stands for; one under two names, or beside a link to it, is one."""
-    found: dict[Any, str] = {}
+    files: dict[Any, str] = {}
     for path in _find(data):
-        found.setdefault(file_identity(path) or path, path)
-    return tuple(found.values())
+        files.setdefault(file_identity(path) or path, path)
+    return tuple(files.values())
 
 
 def _find(data: Paths) -> Iterable[str]:

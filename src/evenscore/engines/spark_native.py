@@ -132,9 +132,9 @@ def _struct(kind: int, place: str, values: list[str]) -> str:
 
 def _cell_lines(users: Any, n_cells: int) -> Any:
     """The vectors: five lines for each cell of a user, added up inside Spark."""
-    each = users.selectExpr("g", "h", "n_m", "a_m", "inline(cells)")
+    cells = users.selectExpr("g", "h", "n_m", "a_m", "inline(cells)")
     factor = "CASE WHEN n_m > 0 THEN 1D / n_m ELSE 0D END"
-    each = each.selectExpr("*", f"{factor} AS f")
+    cells = cells.selectExpr("*", f"{factor} AS f")
     folded = [f"{name} * f" for name in ("w", "y", "x", "y2")] + ["w", "y", "x", "y2"]
     others = ["xy * f", "xy", "u / a_m", "u", "(w + u) / a_m", "w + u", "CASE WHEN n > 0 THEN 1D ELSE 0D END"]
     squares = [*_both("q", 3, power=2), f"f4 * {_power(4)}", "f4"]
@@ -145,7 +145,7 @@ def _cell_lines(users: Any, n_cells: int) -> Any:
         _struct(CUBES, f"g * {n_cells} + c", _both("c", 4, power=3)),
         _struct(FOURTHS, f"g * {n_cells} + c", _both("f", 4, power=4)),
     ]
-    return each.selectExpr(f"inline(array({', '.join(lines)}))")
+    return cells.selectExpr(f"inline(array({', '.join(lines)}))")
 
 
 def _power(power: int) -> str:
@@ -165,9 +165,9 @@ def _count_lines(users: Any) -> Any:
 
 def _all_row_lines(users: Any, n_cells: int) -> Any:
     """Squares and cubes of the weights of all rows, with an outcome or not."""
-    each = users.selectExpr("g", "a_m", "inline(cells)")
+    cells = users.selectExpr("g", "a_m", "inline(cells)")
     powers = ["r2 / (a_m * a_m)", "r3 / (a_m * a_m * a_m)", "r2", "r3"]
-    return each.selectExpr(*_line(ALL_ROWS, f"g * {n_cells} + c", powers))
+    return cells.selectExpr(*_line(ALL_ROWS, f"g * {n_cells} + c", powers))
 
 
 def _all_pair_lines(users: Any, n_groups: int, n_cells: int) -> Any:

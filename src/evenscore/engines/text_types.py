@@ -68,8 +68,8 @@ def _guess(source: str, name: str, text: str, roles: list[str]) -> _Guess:
         bad = f"count({text}) - count({number}) + CASE WHEN isnan(max({number})) THEN 1 ELSE 0 END"  # nan is the largest to DuckDB
         return _Guess(Typed(f"CAST({text} AS DOUBLE)", "DOUBLE"), bad, lambda: _read_numbers(source, text, name, numeric))
 
-    def fall_back(found: Typed) -> Typed:
-        return found if numeric is None or found.kind != "VARCHAR" else _read_numbers(source, text, name, numeric)
+    def fall_back(guess: Typed) -> Typed:
+        return guess if numeric is None or guess.kind != "VARCHAR" else _read_numbers(source, text, name, numeric)
 
     row = query(f"SELECT {text} FROM {source} WHERE {text} IS NOT NULL LIMIT 1").fetchone()
     first = "" if row is None else str(row[0])

@@ -119,7 +119,7 @@ def copy_with_column(
     source = stream.source
     held = _held(source, path)
     rows = f"SELECT {', '.join(f'{sql} AS c{i}' for i, sql in enumerate([*held.values(), column]))} FROM {source.sql}"
-    _copy(rows, source, [name], path, progress, overwrite)
+    _copy(rows, source, [name], path, progress=progress, overwrite=overwrite)
 
 
 def copy_with_arrays(
@@ -131,7 +131,7 @@ def copy_with_arrays(
     columns = ", ".join(f"{sql} AS c{i}" for i, sql in enumerate(held.values()))
     added = ", ".join(f"nullif(added.{quoted(name)}, 'nan'::DOUBLE) AS c{len(held) + i}" for i, name in enumerate(arrays))
     rows = f"SELECT held.*, {added} FROM (SELECT {columns} FROM {source.sql}) AS held POSITIONAL JOIN {ADDED} AS added"
-    _copy(rows, source, list(arrays), path, progress, overwrite, {ADDED: arrays})
+    _copy(rows, source, list(arrays), path, progress=progress, overwrite=overwrite, tables={ADDED: arrays})
 
 
 def _copy(
@@ -139,6 +139,7 @@ def _copy(
     source: Source,
     new: Sequence[str],
     path: Path,
+    *,
     progress: Share | None,
     overwrite: bool,
     tables: Mapping[str, Mapping[str, Array]] | None = None,
@@ -166,8 +167,10 @@ def _name_columns(rows: str, names: list[str], path: Path) -> tuple[str, str]:
     if not rivals:
         return f"SELECT {', '.join(f'c{i} AS {quoted(name)}' for i, name in enumerate(names))} FROM ({rows})", options
     if options == PARQUET:
-        one, other = map(shortened, rivals[0])
-        raise OptionError(f"the columns {one} and {other} differ only by case, and cannot both be written to Parquet; write CSV")
+        earlier, later = map(shortened, rivals[0])
+        raise OptionError(
+            f"the columns {earlier} and {later} differ only by case, and cannot both be written to Parquet; write CSV"
+        )
     header = ", ".join(map(DUCKDB.literal, names))
     as_text = ", ".join(DUCKDB.as_text(f"c{i}") for i in range(len(names)))
     return f"SELECT {header} UNION ALL SELECT {as_text} FROM ({rows})", options.replace("HEADER", "HEADER false")

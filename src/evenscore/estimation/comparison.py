@@ -119,11 +119,6 @@ class Comparison:
         position = self.position
         return lru_cache(maxsize=1)(lambda kernel, h: Smoothing(0, kernel, h).among(position))
 
-    def residual_pairs(self, fit: Floats) -> tuple[Floats, Floats, Floats | None]:
-        """R of side a, of side b and across, (n_cells, n_cells) each, for residuals from one fit at the cells."""
-        cross = None if self.cross is None else self.cross.residual(fit, fit)
-        return self.a.pairs.residual(fit, fit), self.b.pairs.residual(fit, fit), cross
-
 
 class Sides:
     """All groups, each also on the cells that any has rows in, so that what belongs to one is made once for all its pairs."""

@@ -14,7 +14,14 @@ from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import OptionError, hush, require_alpha, shortened
 from evenscore.estimation.bandwidth import settle
 from evenscore.estimation.guides import Guide, narrowed
-from evenscore.estimation.inference import seeded, simultaneous_quantile, small_sample, standard_errors, tells_spread
+from evenscore.estimation.inference import (
+    normal_quantile,
+    seeded,
+    simultaneous_quantile,
+    small_sample,
+    standard_errors,
+    tells_spread,
+)
 from evenscore.estimation.one_side import side_spread, user_correlation
 from evenscore.estimation.smoothing import FEW_VALUES, Smoothing, unsmoothed
 from evenscore.tables import Table, json_ready
@@ -220,8 +227,6 @@ def people_shares(view: GroupView) -> Floats:
 def _curve(
     view: GroupView, smoothing: Smoothing, points: Floats | None, alpha: float, correlation: float, rng: np.random.Generator
 ) -> Curve:
-    from scipy import special
-
     if points is None:
         points = own_grid(view)
     smoothing, guide = _guided(view, smoothing, correlation)
@@ -234,7 +239,7 @@ def _curve(
     matrix, fitted = guide.influence(view, smooth, points, fit)
     side, together = side_spread(view, matrix, fit, None, correlation)
     covariance = own_covariance(view, matrix, fitted, effective)
-    ci_low, ci_high = side.limits(level, float(special.ndtri(1 - alpha / 2)))
+    ci_low, ci_high = side.limits(level, normal_quantile(alpha))
     told = tells_spread(effective - 1)
     band_low, band_high = side.limits(level, simultaneous_quantile(together[np.ix_(told, told)], alpha, rng))
     limits = (np.where(told, limit, np.nan) for limit in (ci_low, ci_high, band_low, band_high))

@@ -133,11 +133,11 @@ def welch_t(z: Floats, df: Floats) -> Floats:
     return np.where(np.isinf(df), z, -special.stdtrit(finite, special.ndtr(-z)))
 
 
-def welch_df(var_a: Floats, df_a: Floats, var_b: Floats, df_b: Floats) -> Floats:
-    """Welch and Satterthwaite's degrees of freedom of a difference."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        df = (var_a + var_b) ** 2 / (var_a**2 / df_a + var_b**2 / df_b)
-    return np.where(np.isfinite(df), df, np.minimum(df_a, df_b))
+def normal_quantile(alpha: float) -> float:
+    """The normal quantile of a two-sided level."""
+    from scipy import special
+
+    return float(-special.ndtri(max(alpha / 2, 1e-300)))  # 1 - alpha / 2 is 1 for the smallest levels
 
 
 def simultaneous_quantile(covariance: Floats, alpha: float, rng: np.random.Generator) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
@@ -19,6 +20,13 @@ WHAT_IT_ANSWERS = {
     "user": "each user counts once: does the score mean the same for a person of either group",
     "row": "each row counts once, so users with many rows count more: does it mean the same for a decision",
 }
+
+
+def index_pairs(indices: Sequence[int], fixed: int | None) -> list[tuple[int, int]]:
+    """Which groups are compared, by position: all of them two by two, or each other one with the fixed one."""
+    if fixed is None:
+        return list(itertools.combinations(indices, 2))
+    return [(index, fixed) for index in indices if index != fixed]
 
 
 class GroupPair(Judgement):

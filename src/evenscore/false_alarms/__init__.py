@@ -183,7 +183,16 @@ def placebo(
     memory_limit = columns.pop("memory_limit", MEMORY_LIMIT)
     if threshold is not None and "cuts" not in columns and columns.get("lattice") is None:
         columns["cuts"] = (threshold,)
-    deciding = Deciding(names, alpha / len(names), threshold, positive, method, compare, reference, weighting)
+    deciding = Deciding(
+        tests=names,
+        alpha=alpha / len(names),
+        threshold=threshold,
+        positive=positive,
+        method=method,
+        compare=compare,
+        reference=reference,
+        weighting=weighting,
+    )
     spec = TallySpec(**cast(dict[str, Any], columns))
     return repeat_tests(data, spec, deciding, design, memory_limit=memory_limit, progress=progress)
 
@@ -219,8 +228,10 @@ def repeat_tests(
     observations, n_left_out = keep_most(_with_outcomes(keep_split(observations, spec.split)))
     patterns = find_patterns(observations, design.within)
     repetition = _Repetition(observations, lattice, patterns, deciding, design.seed)
-    found = np.array(list(_run_all(repetition, design, progress)))
-    tests = tuple(PlaceboTest(name, deciding.alpha, found[:, i, 0], found[:, i, 1] == 1.0) for i, name in enumerate(deciding.tests))
+    results = np.array(list(_run_all(repetition, design, progress)))
+    tests = tuple(
+        PlaceboTest(name, deciding.alpha, results[:, i, 0], results[:, i, 1] == 1.0) for i, name in enumerate(deciding.tests)
+    )
     return Placebo(
         tests=tests,
         alpha=deciding.alpha * len(tests),
@@ -266,8 +277,8 @@ class _Repetition:
             warnings.simplefilter("ignore", EvenscoreWarning)  # about data that nobody has
             tally = count(replace(self.observations, group=self.patterns.deal(rng)), self.lattice)
             tally = tally if self.deciding.groups is None else keep_groups(tally, self.deciding.groups)
-            found = [self.deciding.run(name, tally, own_seed) for name in self.deciding.tests]
-        return [(p_value, float(alarm)) for p_value, alarm in found]
+            results = [self.deciding.run(name, tally, own_seed) for name in self.deciding.tests]
+        return [(p_value, float(alarm)) for p_value, alarm in results]
 
 
 def _run_all(repetition: _Repetition, design: Design, progress: Progress | None) -> Iterator[list[tuple[float, float]]]:

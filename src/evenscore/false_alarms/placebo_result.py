@@ -164,8 +164,8 @@ class Placebo(Table):
     @property
     def sentence(self) -> str:
         """The result in a sentence."""
-        people = "rows" if self.independent else "users"
-        dealt = f"{people} with nearby scores" if self.within == "score" else people
+        units = "rows" if self.independent else "users"
+        dealt = f"{units} with nearby scores" if self.within == "score" else units
         return f"with groups dealt out anew among {dealt} {self.runs:,} times, " + "; ".join(test.finding for test in self.tests)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -197,14 +197,14 @@ class Placebo(Table):
         return [*self._how(), PURPOSE, "limits are Clopper and Pearson's"]
 
     def _how(self) -> list[str]:
-        people = "row" if self.independent else "user"
+        unit = "row" if self.independent else "user"
         if self.within == "score":
             notes = [
-                f"groups are dealt out among {people}s in {self.n_strata} strata of the score, each with about the same share of "
+                f"groups are dealt out among {unit}s in {self.n_strata} strata of the score, each with about the same share of "
                 "every group on average: scores of the groups stay as they are"
             ]
         else:
-            notes = [f"every group keeps its number of {people}s; the scores of all groups become alike"]
+            notes = [f"every group keeps its number of {unit}s; the scores of all groups become alike"]
         if self.n_spanning:
             notes.append(
                 f"{self.n_spanning:,} users are in several groups: their rows that share a group stay together, and get the groups "
@@ -217,7 +217,7 @@ class Placebo(Table):
             )
         if self.n_fixed:
             notes.append(
-                f"{self.n_fixed:,} of {self.n_users:,} {people}s keep their group: nobody of another one could change with them"
+                f"{self.n_fixed:,} of {self.n_users:,} {unit}s keep their group: nobody of another one could change with them"
             )
         return notes
 
@@ -229,15 +229,15 @@ class Placebo(Table):
         return [self.sentence, *whole, *self.remarks]
 
 
-def clopper_pearson(found: int, runs: int) -> tuple[float, float]:
+def clopper_pearson(successes: int, runs: int) -> tuple[float, float]:
     """The exact 95 % limits of a share (Clopper and Pearson 1934): quantiles of beta distributions.
 
     >>> [round(limit, 4) for limit in clopper_pearson(9, 200)]
     [0.0208, 0.0837]
     """
     tail = (1 - COVERAGE) / 2
-    low = float(special.betaincinv(found, runs - found + 1, tail)) if found else 0.0
-    high = float(special.betaincinv(found + 1, runs - found, 1 - tail)) if found < runs else 1.0
+    low = float(special.betaincinv(successes, runs - successes + 1, tail)) if successes else 0.0
+    high = float(special.betaincinv(successes + 1, runs - successes, 1 - tail)) if successes < runs else 1.0
     return low, high
 
 

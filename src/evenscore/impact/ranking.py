@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from evenscore.calibration.calibrator import Calibrator
 from evenscore.calibration.maps import GroupMap
 from evenscore.errors import require_alpha, require_count, require_option
-from evenscore.estimation.inference import seeded
+from evenscore.estimation.inference import normal_quantile, seeded
 from evenscore.impact import require_calibrator
 from evenscore.impact.impact_result import RANK, Impact
 from evenscore.impact.items import Items, read_items
@@ -257,7 +257,7 @@ def _rows(
     labels: tuple[Any, ...], sums: Sums, change: Floats, variance: Floats, alpha: float, top_k: int | None
 ) -> tuple[dict[str, Any], ...]:
     se = np.sqrt(np.maximum(np.diag(variance), 0)).reshape(change.shape)
-    z = _quantile(alpha)
+    z = normal_quantile(alpha)
     before, after = sums.before / sums.counts[:, None], sums.after / sums.counts[:, None]
     shown = WORTHS if top_k is not None else WORTHS[:-1]
     table = []
@@ -284,16 +284,10 @@ def _pairs(labels: tuple[Any, ...], change: Floats, variance: Floats, alpha: flo
     for a, b in itertools.combinations(range(len(labels)), 2):
         i, j = a * n_worths, b * n_worths
         spread = float(variance[i, i] + variance[j, j] - 2 * variance[i, j])
-        estimate, margin = float(change[a, 0] - change[b, 0]), _quantile(alpha) * np.sqrt(max(spread, 0.0))
+        estimate, margin = float(change[a, 0] - change[b, 0]), normal_quantile(alpha) * np.sqrt(max(spread, 0.0))
         row = {"group_a": labels[a], "group_b": labels[b], "estimate": estimate}
         table.append(row | {"ci_low": estimate - float(margin), "ci_high": estimate + float(margin)})
     return tuple(table)
-
-
-def _quantile(alpha: float) -> float:
-    from scipy import special
-
-    return float(special.ndtri(1 - alpha / 2))
 
 
 def _slot_rows(labels: tuple[Any, ...], slots: Floats) -> tuple[dict[str, Any], ...]:

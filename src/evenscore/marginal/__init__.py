@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
@@ -12,9 +11,9 @@ import numpy as np
 from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import DataError, require_alpha, require_flag, require_gap, require_option
 from evenscore.estimation.direction import outcomes_rise
-from evenscore.estimation.inference import tells_spread
+from evenscore.estimation.inference import normal_quantile, tells_spread
 from evenscore.estimation.kernels import FEW_CELLS
-from evenscore.estimation.pairwise import Formulation
+from evenscore.estimation.pairwise import Formulation, index_pairs
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import score_error
 from evenscore.marginal.bends import Bends
@@ -117,7 +116,8 @@ def marginal_test(
     require_groups(tally)
     require_option("labels", labels, LABELS)
     cuts = [replace(cut, both=labels == BOTH_SIDES) for cut in make_cuts(tally, threshold, positive)]
-    pairing = Pairing(_pairs(tally, reference), alpha, tolerance, seed)
+    base = None if reference is None else tally.index(reference)
+    pairing = Pairing(index_pairs(range(len(tally.groups)), base), alpha, tolerance, seed)
     smoothing = Smoothing(degree, kernel, bandwidth)
     rising = outcomes_rise(tally, weighting)
     higher = cuts[0].sign if rising else -cuts[0].sign
@@ -180,14 +180,6 @@ class _Sides:
         inside = np.unique(np.concatenate([cut.seen for cut in cuts]))
         whole = GroupView.whole(tally, weighting).only(inside)
         return cls(GroupView.each(tally, weighting), cuts, whole.at(whole.used))
-
-
-def _pairs(tally: Tally, reference: Any) -> list[tuple[int, int]]:
-    """The positions of the groups to compare."""
-    if reference is None:
-        return list(itertools.combinations(range(len(tally.groups)), 2))
-    fixed = tally.index(reference)
-    return [(index, fixed) for index in range(len(tally.groups)) if index != fixed]
 
 
 def _settle(smoothing: Smoothing, views: Sequence[GroupView], cuts: Sequence[Cut]) -> Smoothing | None:
@@ -277,12 +269,10 @@ def _limits(
 
     A bias that is shown, because the curve bends within the bandwidth, is added to the limit on its side.
     """
-    from scipy import special
-
     if not edges:
         return []
     tally, levels = everybody.tally, Levels.of([edge for edge, _ in edges])
-    low, high = levels.side.limits(levels.level, float(special.ndtri(1 - alpha / 2)))
+    low, high = levels.side.limits(levels.level, normal_quantile(alpha))
     se = score_error(levels.side, levels.level) if tally.binary else levels.side.law.se
     if smoothing is not None and smoothing.degree > 0:
         bias = Bends.of(levels.edges, [cut for _, cut in edges], everybody, smoothing).biases(levels)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from evenscore.estimation.gaps import MAX_HIDDEN, SKEWNESS
+from evenscore.estimation.inference import normal_quantile
 from evenscore.estimation.multiplicity import holm
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.marginal.bends import Bends
@@ -36,8 +37,6 @@ def find_jumps(
 
 
 def _jump(view: GroupView, cut: Cut, everybody: GroupView, smoothing: Smoothing, alpha: float) -> Jump:
-    from scipy import special
-
     inside, outside = (_edge(view, cut, cells, everybody, smoothing) for cells in (cut.inside, cut.outside))
     if inside is None or outside is None:
         side = "inside" if inside is None else "outside"
@@ -48,7 +47,7 @@ def _jump(view: GroupView, cut: Cut, everybody: GroupView, smoothing: Smoothing,
     bent = [_bias(edge, cut, cells, everybody, smoothing) for edge, cells in ((inside, cut.inside), (outside, cut.outside))]
     if abs(bent[0] - bent[1]) > MAX_HIDDEN * gaps.null.se[0]:
         return Jump(view.label, float(gaps.size[0]), reason=f"the curve {BENT}")
-    low, high = shown.limits(float(special.ndtri(1 - alpha / 2)))
+    low, high = shown.limits(normal_quantile(alpha))
     if np.abs(gaps.null.skewness[0]) > SKEWNESS[1] or not gaps.null.variance[0] > 0:
         return Jump(view.label, float(gaps.size[0]), reason="too few events at the threshold to tell what chance may have done")
     return Jump(view.label, float(gaps.size[0]), float(shown.errors[0]), float(low[0]), float(high[0]), float(gaps.p_equal[0]))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenscore.estimation.gaps import ROUNDING, SKEWNESS
-from evenscore.estimation.inference import DRAWS, RESOLVED, draw_normal, seeded
+from evenscore.estimation.inference import DRAWS, RESOLVED, draw_normal, normal_quantile, seeded
 from evenscore.estimation.multiplicity import holm, single_step
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.marginal.boundary import Edge
@@ -131,7 +131,7 @@ def _numbers(gaps: Differences[Levels], alpha: float, n_pairs: int, tolerance: f
     from scipy import special
 
     shown, p_equal = gaps.shown, gaps.p_equal
-    low, high = shown.limits(float(special.ndtri(1 - alpha / 2)))
+    low, high = shown.limits(normal_quantile(alpha))
     p_values = p_equal
     if tolerance is not None:
         excess = shown.excess(tolerance)

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -132,68 +132,33 @@ def calibration_error(
     require_option("method", method, METHODS)
     require_alpha(alpha)
     require_outcome_scale(tally, same_scale)
-    definition = METHODS[method]
     require_flag("interval", interval)
     require_option("debias", debias, (None, True, False))
-    power = _power(method, definition, norm)
-    takes_off = definition.debias if debias is None else debias
-
-    smoothing = Smoothing(degree, kernel, bandwidth)
-
-    def measure_error(view: GroupView, used: GroupView) -> Measure:
-        if smooths:
-            make = kernel_error if method == "kernel" else quantile_error
-            return make(used, settle(smoothing, [view]), power)
-        if method == "smooth":
-            return smooth_error(used)
-        if method == "cumulative":
-            return cumulative_error(used, statistic=statistic)
-        if method == "msce":
-            return sweep_error(used, spacing=spacing, power=power)
-        return _BINNED[method](used, bins=bins, spacing=spacing, power=power)
-
-    views = _views(tally, weighting)
-    sizes: list[Size] = []
-    estimates: list[ErrorEstimate] = []
-    smooths = method in ("kernel", "ce_np")
-    filled = [view.at(view.used) for view in views]
-    if smooths:
-        filled = [join_cells(view, smoothing) for view in filled]
-    backgrounds = cache(lambda: Background.each(filled, filled[: len(tally.groups)]))  # only where limits are wanted
-    for number, (view, used) in enumerate(zip(views, filled, strict=True)):
-        measure, background = measure_error(view, used), partial(lambda place: backgrounds()[place], number)
-        size = size_of(
-            measure,
-            used,
-            background,
-            alpha=alpha,
-            interval=interval,
-            debias=takes_off,
-            rng=seeded(seed, number),
-            rougher=rougher_error(used, smoothing, power) if interval and smooths else None,
-        )
-        size = _without_endless(size, used)
-        sizes.append(size)
-        estimates.append(_estimate(used, measure, size, definition, takes_off))
+    request = Request(
+        method=method,
+        power=_power(method, METHODS[method], norm),
+        debias=METHODS[method].debias if debias is None else debias,
+        smoothing=Smoothing(degree, kernel, bandwidth),
+        bins=bins,
+        spacing=spacing,
+        statistic=statistic,
+        interval=interval,
+        alpha=alpha,
+        seed=seed,
+    )
+    measured = _measure_all(request, _views(tally, weighting), len(tally.groups))
+    estimates = [_estimate(error, request) for error in measured]
     if len(tally.groups) == 1:
-        sizes, estimates = sizes * 2, [*estimates, replace(estimates[0], group=None)]
-    pairs = list(itertools.combinations(range(len(estimates) - 1), 2))[:MAX_PAIRS]
-    moves = [_move(used, size) for used, size in zip(filled, sizes, strict=False)]
-    differences = [
-        _difference(estimates[i], estimates[j], sizes[i], sizes[j], _correlation(views[i], views[j], moves[i], moves[j]))
-        for i, j in pairs
-    ]
-    what = definition.words
-    if len(definition.norms) > 1:
-        what += ", mean absolute" if power == 1 else ", root mean square"
+        estimates.append(replace(estimates[0], group=None))
+    pairs = list(itertools.combinations(range(len(measured) - 1), 2))[:MAX_PAIRS]  # the last is everybody
     return CalibrationError(
         method=method,
         estimates=tuple(estimates),
-        pairs=tuple(differences),
-        norm=power,
+        pairs=tuple(_difference(estimates[a], estimates[b], measured[a], measured[b]) for a, b in pairs),
+        norm=request.power,
         weighting=weighting,
         alpha=alpha,
-        what=what,
+        what=request.words,
         frame_kind=tally.frame_kind,
     )
 
@@ -203,6 +168,88 @@ _BINNED: dict[str, Callable[..., Measure]] = {
     "debiased_ece": debiased_error,
     "label_binned": label_binned_error,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What ``es.calibration_error`` was asked for, checked; power: of the norm, 1 or 2."""
+
+    method: str
+    power: int
+    debias: bool
+    smoothing: Smoothing
+    bins: Bins
+    spacing: str
+    statistic: str
+    interval: bool
+    alpha: float
+    seed: int
+
+    @property
+    def smooths(self) -> bool:
+        """Whether the method smooths residuals along the score."""
+        return self.method in ("kernel", "ce_np")
+
+    @property
+    def words(self) -> str:
+        """What is measured."""
+        words, norms = METHODS[self.method].words, METHODS[self.method].norms
+        if len(norms) == 1:
+            return words
+        return words + (", mean absolute" if self.power == 1 else ", root mean square")
+
+    def measure(self, view: GroupView, used: GroupView) -> Measure:
+        """The error of a group by the method, on the cells that it is measured on."""
+        if self.smooths:
+            make = kernel_error if self.method == "kernel" else quantile_error
+            return make(used, settle(self.smoothing, [view]), self.power)
+        if self.method == "smooth":
+            return smooth_error(used)
+        if self.method == "cumulative":
+            return cumulative_error(used, statistic=self.statistic)
+        if self.method == "msce":
+            return sweep_error(used, spacing=self.spacing, power=self.power)
+        return _BINNED[self.method](used, bins=self.bins, spacing=self.spacing, power=self.power)
+
+
+@dataclass(frozen=True)
+class MeasuredError:
+    """The error of one group, or of all: on all of its cells (view), and on those that it is measured on (used)."""
+
+    view: GroupView
+    used: GroupView
+    measure: Measure
+    size: Size
+
+    @cached_property
+    def move(self) -> Move | None:
+        """What users add to the norm, at every cell of the lattice; None where there are no limits."""
+        if self.size.reach is None or self.size.centre is None:
+            return None
+        return self.used.everywhere(self.size.reach), self.used.everywhere(self.size.centre)
+
+
+def _measure_all(request: Request, views: list[GroupView], n_groups: int) -> list[MeasuredError]:
+    """The error of each view; the first n_groups tell how alike the rows of a user are."""
+    filled = [view.at(view.used) for view in views]
+    if request.smooths:
+        filled = [join_cells(view, request.smoothing) for view in filled]
+    backgrounds = cache(lambda: Background.each(filled, filled[:n_groups]))  # only where limits are wanted
+    measured = []
+    for number, (view, used) in enumerate(zip(views, filled, strict=True)):
+        measure = request.measure(view, used)
+        size = size_of(
+            measure,
+            used,
+            partial(lambda place: backgrounds()[place], number),
+            alpha=request.alpha,
+            interval=request.interval,
+            debias=request.debias,
+            rng=seeded(request.seed, number),
+            rougher=rougher_error(used, request.smoothing, request.power) if request.interval and request.smooths else None,
+        )
+        measured.append(MeasuredError(view, used, measure, _without_endless(size, used)))
+    return measured
 
 
 def _power(method: str, definition: Method, norm: int | None) -> int:
@@ -232,19 +279,20 @@ def _without_endless(size: Size, view: GroupView) -> Size:
     return replace(size, high=math.nan) if not view.tally.binary and size.high > ENDLESS * largest else size
 
 
-def _estimate(view: GroupView, measure: Measure, size: Size, definition: Method, debias: bool) -> ErrorEstimate:
-    value = size.debiased if debias else size.plug_in
+def _estimate(error: MeasuredError, request: Request) -> ErrorEstimate:
+    size, used = error.size, error.used
+    value = size.debiased if request.debias else size.plug_in
     return ErrorEstimate(
-        group=view.label,
+        group=used.label,
         estimate=value,
         ci_low=size.low,
         ci_high=size.high,
         plug_in=size.plug_in,
         debiased=size.debiased,
-        n_users=view.n_users,
-        flag=_flag(view, size, value, definition),
-        detail=measure.detail,
-        notes=measure.notes,
+        n_users=used.n_users,
+        flag=_flag(used, size, value, METHODS[request.method]),
+        detail=error.measure.detail,
+        notes=error.measure.notes,
     )
 
 
@@ -274,26 +322,27 @@ def _flag(view: GroupView, size: Size, value: float, definition: Method) -> str:
 # Between groups
 
 
-def _difference(a: ErrorEstimate, b: ErrorEstimate, of_a: Size, of_b: Size, correlation: float) -> ErrorDifference:
+def _difference(a: ErrorEstimate, b: ErrorEstimate, of_a: MeasuredError, of_b: MeasuredError) -> ErrorDifference:
     """Limits of a difference from the limits of both (MOVER; Zou and Donner 2008), which may be uneven around their estimates."""
+    correlation, size_a, size_b = _correlation(of_a, of_b), of_a.size, of_b.size
 
     def reach(from_a: float, from_b: float) -> float:
         from_a, from_b = max(from_a, 0.0), max(from_b, 0.0)
         return math.sqrt(max(from_a**2 + from_b**2 - 2 * correlation * from_a * from_b, 0.0))
 
-    centre = of_a.debiased - of_b.debiased
-    low = centre - reach(of_a.debiased - of_a.low, of_b.high - of_b.debiased)
-    high = centre + reach(of_a.high - of_a.debiased, of_b.debiased - of_b.low)
+    centre = size_a.debiased - size_b.debiased
+    low = centre - reach(size_a.debiased - size_a.low, size_b.high - size_b.debiased)
+    high = centre + reach(size_a.high - size_a.debiased, size_b.debiased - size_b.low)
     return ErrorDifference(a.group, b.group, a.estimate - b.estimate, centre, low, high)
 
 
-def _correlation(a: GroupView, b: GroupView, move_a: Move | None, move_b: Move | None) -> float:
-    """How far users that are in both groups tie the two errors together; move_a, move_b: what they add to each."""
-    shared = a.shared_pairs(b)
-    if shared is None or move_a is None or move_b is None:
+def _correlation(a: MeasuredError, b: MeasuredError) -> float:
+    """How far users that are in both groups tie the two errors together."""
+    shared = a.view.shared_pairs(b.view)
+    if shared is None or a.move is None or b.move is None:
         return 0.0
-    both = _product(shared, move_a, move_b)
-    alone = _product(a.pairs, move_a, move_a), _product(b.pairs, move_b, move_b)
+    both = _product(shared, a.move, b.move)
+    alone = _product(a.view.pairs, a.move, a.move), _product(b.view.pairs, b.move, b.move)
     return float(np.clip(both / math.sqrt(alone[0] * alone[1]), -1, 1)) if min(alone) > 0 else 0.0
 
 
@@ -301,10 +350,3 @@ def _product(pairs: PairMatrices, a: Move, b: Move) -> float:
     """The sum over users of what they add to one norm times what they add to the other."""
     (reach_a, centre_a), (reach_b, centre_b) = a, b
     return float(residual_covariance(pairs, reach_a[None, :], centre_a[None, :], reach_b[None, :], centre_b[None, :])[0, 0])
-
-
-def _move(used: GroupView, size: Size) -> Move | None:
-    """What users add to a norm, at every cell of the lattice; None where there are no limits."""
-    if size.reach is None or size.centre is None:
-        return None
-    return used.everywhere(size.reach), used.everywhere(size.centre)

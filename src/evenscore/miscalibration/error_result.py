@@ -102,7 +102,7 @@ class CalibrationError(Table):
 
     def to_dict(self) -> dict[str, Any]:
         """The result in JSON-ready values."""
-        rows = [row | {"detail": dict(found.detail)} for row, found in zip(self.rows(), self.estimates, strict=True)]
+        rows = [row | {"detail": dict(error.detail)} for row, error in zip(self.rows(), self.estimates, strict=True)]
         lists = {"rows": rows, "differences": self.differences(), "notes": self._notes()}
         return json_ready(values_of(self, ("method", "norm", "weighting", "alpha", "what")) | lists)
 

@@ -13,6 +13,7 @@ from functools import cache
 
 import numpy as np
 
+from evenscore.estimation.inference import normal_quantile
 from evenscore.miscalibration.measure import Measure, norm_of, slope_of
 from evenscore.miscalibration.noise import Background, Noise, noise_of, possible_rates
 from evenscore.tallies.view import GroupView
@@ -76,10 +77,8 @@ def size_of(
 
 def _allowed_by_events(measure: Measure, view: GroupView, background: Background, alpha: float) -> float:
     """The largest error of rates that the number of events allows; 0 where outcomes are not 0/1."""
-    from scipy import special
-
     norm = norm_of(measure.norm, measure.weight)
-    rates = possible_rates(view, background, float(special.ndtri(1 - alpha / 2)))
+    rates = possible_rates(view, background, normal_quantile(alpha))
     errors = [norm(measure.matrix @ (view.sums.W * (rate - view.score)) + measure.offset) for rate in rates]
     return max(map(float, errors), default=0.0)
 

@@ -39,9 +39,8 @@ from evenscore.types import Floats
 DRAWS = 2000
 MOST = 1e15  # units, which single precision holds and multiplies
 BENDS = np.linspace(-3.5, 3.5, 9)  # normal quantiles at which a law is worked out
-CUBIC = np.linalg.pinv(np.vander(BENDS, 4) * np.exp(-(BENDS**2) / 4)[:, None]) * np.exp(
-    -(BENDS**2) / 4
-)  # the nearest cubic, (4, 9)
+NEARNESS = np.exp(-(BENDS**2) / 4)  # how much a cubic should fit at each of them: the root of the normal density
+CUBIC = np.linalg.pinv(np.vander(BENDS, 4) * NEARNESS[:, None]) * NEARNESS  # the nearest cubic, (4, 9)
 EVENTS_OF_SCORE = 2.0  # events' worth of belief that a score is right, for variances only: a rate without events is not 0
 
 
@@ -191,10 +190,8 @@ def possible_rates(view: GroupView, background: Background, z: float) -> list[Fl
     around, mean = Around.of(view, background.fit), np.full((1, len(view.score)), 1 / view.total)
     depend = Dependence.of(around, mean, effective_users(view, mean))
     side, _ = rate_law(depend, np.array([background.alike]), BORROWED_EVENTS)
-    level, half = (
-        mean @ view.sums.Y,
-        side.squares / 2,
-    )  # half an event, as numbers of events come in steps
+    level = mean @ view.sums.Y
+    half = side.squares / 2  # of an event, as numbers of events come in steps
     low, high = float(side.limits(level - half, z)[0][0]), float(side.limits(level + half, z)[1][0])
     score = np.clip(view.score, 0, 1)
     expected = float(mean[0] @ (view.sums.W * score))

@@ -37,9 +37,9 @@ def apply_files_jointly(
             raise OptionError(f"the calibrator has {len(known)} {role}, {listing(known)}; {len(given)} are named")
     blend = None if weights is None else check_weights(weights, calibrator.scores, calibrator.outcomes)
     refuse_overwriting(data, out, overwrite)
-    found = read_files(data, {"score": names, "group": groups}, say)
-    labels = [found[column] for column in groups]
-    held = {own: found[given] for own, given in zip(calibrator.scores, names, strict=True)}
+    frame = read_files(data, {"score": names, "group": groups}, say)
+    labels = [frame[column] for column in groups]
+    held = {own: frame[given] for own, given in zip(calibrator.scores, names, strict=True)}
     applied = calibrator.apply(held, labels[0] if len(labels) == 1 else labels, on_unknown=on_unknown, nulls=nulls)
     columns = {f"{name}_{score}": np.ascontiguousarray(applied.scores[:, k]) for k, score in enumerate(names)}
     if blend is not None:

@@ -101,10 +101,10 @@ class Corners:
 
     def read(self, grid: Floats) -> Floats:
         """A grid (n_nodes,) or several (n_nodes, m) at the positions: multilinear between nodes."""
-        found = self.share[0][..., None] * grid[self.node[0]] if grid.ndim > 1 else self.share[0] * grid[self.node[0]]
+        values = self.share[0][..., None] * grid[self.node[0]] if grid.ndim > 1 else self.share[0] * grid[self.node[0]]
         for node, share in zip(self.node[1:], self.share[1:], strict=True):
-            found += share[..., None] * grid[node] if grid.ndim > 1 else share * grid[node]
-        return found
+            values += share[..., None] * grid[node] if grid.ndim > 1 else share * grid[node]
+        return values
 
 
 def corners(axes: Sequence[Axis], positions: Sequence[Floats]) -> Corners:

@@ -102,7 +102,7 @@ class JointCalibrator(Table):
     @property
     def groups(self) -> tuple[Any, ...]:
         """The groups, in order."""
-        return tuple(each.group for each in (self.maps if self.single is None else self.single.maps))
+        return tuple(maps.group for maps in (self.maps if self.single is None else self.single.maps))
 
     @property
     def scores(self) -> tuple[str, ...]:
@@ -178,18 +178,18 @@ class JointCalibrator(Table):
 
     def map_rows(self, scores: Sequence[Array], matched: Matched, missing: Any = None, on_unknown: str = "error") -> JointApplied:
         """Calibrated scores of rows whose groups are found already, in cache-sized steps."""
-        found = np.empty((len(matched.places), len(scores)))
+        mapped = np.empty((len(matched.places), len(scores)))
         unknown = self.pooled if on_unknown == "pooled" else None  # at place -1
         maps_by_place = [None if maps is None else ReadyMaps.of(maps, self.axes) for maps in (*self.maps, unknown)]
         counts = np.zeros((len(maps_by_place), len(COUNTS)), dtype=np.int64)
         for chunk, place, rows in matched.chunks(CHUNK // 2):
             mine, maps = [values[chunk][rows] for values in scores], maps_by_place[place]
-            found[chunk][rows], outside, far = (np.stack(mine, axis=1), 0, 0) if maps is None else maps.at(mine)
+            mapped[chunk][rows], outside, far = (np.stack(mine, axis=1), 0, 0) if maps is None else maps.at(mine)
             n_missing = 0 if missing is None else int(missing[chunk][rows].sum())
             counts[place] += (len(mine[0]), outside, far, n_missing)
         if missing is not None:
-            found[missing] = np.nan
-        return JointApplied(counts_by_group(self.groups, COUNTS, counts), on_unknown, found)
+            mapped[missing] = np.nan
+        return JointApplied(counts_by_group(self.groups, COUNTS, counts), on_unknown, mapped)
 
     def composite(self, weights: Any) -> Composite:
         """The blended score sum_k w_k E(Y_k | ...) for any weights: a list in the order of the scores, or a dict by outcome."""

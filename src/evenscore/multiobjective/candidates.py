@@ -131,13 +131,13 @@ class KernelGrid:
         guesses = [self._guesses(target) for target in targets]
         idle = 0
         for bandwidth in bandwidths:
-            found = self._without_folds(targets, guesses, bandwidth)
+            left_out = self._without_folds(targets, guesses, bandwidth)
             idle += 1
             for place, target in enumerate(targets):
                 w, y = self.w[target.k][:, self.used], self.y[target.k][:, self.used]
-                risk = float((w * found[place] ** 2 - 2 * y * found[place]).sum())
+                risk = float((w * left_out[place] ** 2 - 2 * y * left_out[place]).sum())
                 if risk < best[place]:
-                    best[place], chosen[place], fits[place] = risk, bandwidth, found[place]
+                    best[place], chosen[place], fits[place] = risk, bandwidth, left_out[place]
                     idle = 0
             if idle == 2:
                 break

@@ -22,8 +22,8 @@ def choose(competing: Sequence[Candidate], points: Points, k: int, nodes: Floats
     simplest = competing[0]
     if len(competing) == 1:
         return simplest
-    other = min(competing, key=lambda candidate: candidate.risk) if nodes is None else mixture(competing, points, k, nodes, binary)
-    return other if simplest.risk - other.risk > standard_error(simplest, other, points, k) else simplest
+    rival = min(competing, key=lambda candidate: candidate.risk) if nodes is None else mixture(competing, points, k, nodes, binary)
+    return rival if simplest.risk - rival.risk > standard_error(simplest, rival, points, k) else simplest
 
 
 def standard_error(a: Candidate, b: Candidate, points: Points, k: int) -> float:
@@ -51,7 +51,7 @@ def mixture(competing: Sequence[Candidate], points: Points, k: int, nodes: Float
         name="mixture: " + ", ".join(f"{share:.0%} {candidate.name}" for share, candidate in used),
         risk=mean_risk(points, k, left_out),
         grid=in_range(grid, binary),
-        known=np.logical_and.reduce([each.known for each in kernels if each.known is not None])
+        known=np.logical_and.reduce([kernel.known for kernel in kernels if kernel.known is not None])
         if kernels
         else np.ones(len(nodes), dtype=bool),
         bandwidth=kernels[0].bandwidth if len(kernels) == 1 else None,

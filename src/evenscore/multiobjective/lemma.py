@@ -308,5 +308,7 @@ def _evidence(z: Floats, corr: Floats) -> Evidence:
         "l2": (None, lambda q: quadratic_tail(q, values)),
     }
     components = tuple(Component(name, every, *tails[name], share=share) for name, share in SHARES.items())
-    none = np.zeros((len(z), 0))
-    return Evidence(None, components, z, corr, none, none, np.ones(len(z)), np.ones(len(z)))
+    no_cells, ones = np.zeros((len(z), 0)), np.ones(len(z))
+    return Evidence(
+        comparison=None, components=components, z=z, corr=corr, matrix_a=no_cells, matrix_b=no_cells, se_a=ones, se_b=ones
+    )

@@ -60,12 +60,12 @@ class ReadyMaps:
     @classmethod
     def of(cls, maps: GroupMaps, axes: tuple[Axis, ...]) -> ReadyMaps:
         """Lay out the maps."""
-        gridded = tuple(k for k, each in enumerate(maps.objectives) if each.grid is not None)
+        gridded = tuple(k for k, objective in enumerate(maps.objectives) if objective.grid is not None)
         if not gridded:
             return cls(maps, axes, None, ())
-        found = [maps.objectives[k] for k in gridded]
-        known = np.logical_and.reduce([each.known for each in found if each.known is not None])
-        columns = [each.grid + each.centre for each in found if each.grid is not None]
+        kernels = [maps.objectives[k] for k in gridded]
+        known = np.logical_and.reduce([objective.known for objective in kernels if objective.known is not None])
+        columns = [objective.grid + objective.centre for objective in kernels if objective.grid is not None]
         return cls(maps, axes, np.stack([*columns, known.astype(np.float64)], axis=1), gridded)
 
     def at(self, scores: Sequence[Array]) -> tuple[Floats, int, int]:
@@ -75,16 +75,16 @@ class ReadyMaps:
             position = axis.position(values)
             outside |= (position < low) | (position > high)
             positions.append(np.clip(position, low, high))
-        found = np.empty((len(outside), len(self.maps.objectives)))
+        mapped = np.empty((len(outside), len(self.maps.objectives)))
         far = 0
         if self.stacked is not None:
             read = corners(self.axes, positions).read(self.stacked)
-            found[:, self.gridded] = read[:, :-1]
+            mapped[:, self.gridded] = read[:, :-1]
             far = int((read[:, -1] < 0.5).sum())
         x = None
-        for k, each in enumerate(self.maps.objectives):
-            if each.grid is None:
-                assert each.regression is not None
+        for k, objective in enumerate(self.maps.objectives):
+            if objective.grid is None:
+                assert objective.regression is not None
                 x = np.stack(positions, axis=1) if x is None else x
-                found[:, k] = each.regression.at(x) + each.centre
-        return found, int(outside.sum()), far
+                mapped[:, k] = objective.regression.at(x) + objective.centre
+        return mapped, int(outside.sum()), far

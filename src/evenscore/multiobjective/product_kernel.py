@@ -48,17 +48,17 @@ def moments(sums: Floats, axes: Sequence[Axis], bandwidth: Floats, degree: int) 
 
     sums: (n_sets, n_nodes). The kernel is a product, so each axis is one matrix product.
     """
-    found: dict[Powers, Floats] = {(): sums.reshape(len(sums), *shape_of(axes))}
+    by_powers: dict[Powers, Floats] = {(): sums.reshape(len(sums), *shape_of(axes))}
     for place, (axis, h) in enumerate(zip(axes, bandwidth, strict=True), start=1):
         u = (axis.nodes[None, :] - axis.nodes[:, None]) / max(h, 1e-300)
         kernel = np.exp(-0.5 * u * u)
         matrices = [kernel * u**power for power in range(degree + 1)]
-        found = {
+        by_powers = {
             (*powers, power): np.moveaxis(np.tensordot(matrices[power], value, (1, place)), 0, place)
-            for powers, value in found.items()
+            for powers, value in by_powers.items()
             for power in range(degree + 1 - sum(powers))
         }
-    return Moments(found)
+    return Moments(by_powers)
 
 
 def powers_up_to_one(k: int) -> list[Powers]:

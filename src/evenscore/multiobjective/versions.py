@@ -104,8 +104,8 @@ def _match_rows(rows: JointRows, known: Sequence[Any]) -> Any:
     """The place of each row's group among those the calibrator knows."""
     labels = np.empty(len(rows.groups), dtype=object)
     labels[:] = rows.groups
-    found = match_groups(list(rows.groups) if isinstance(rows.groups[0], tuple) else labels, known, len(labels))
-    return type(found)(found.places[rows.group], found.strangers)
+    matched = match_groups(list(rows.groups) if isinstance(rows.groups[0], tuple) else labels, known, len(labels))
+    return type(matched)(matched.places[rows.group], matched.strangers)
 
 
 def _one_by_one(rows: JointRows, scores: Floats, calibrators: Sequence[Calibrator]) -> Floats:

@@ -7,7 +7,6 @@ that fall as the outcome rises, such as credit points and defaults, are judged t
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -20,6 +19,7 @@ from evenscore.estimation.direction import outcomes_rise
 from evenscore.estimation.gaps import MIN_EFFECTIVE, skewed_words, tame_law
 from evenscore.estimation.inference import empirical_p, seeded
 from evenscore.estimation.multiplicity import holm
+from evenscore.estimation.pairwise import index_pairs
 from evenscore.estimation.point_pairs import LIKELY, OwnCurve, PointPairs, own_curves, own_pairs, point_pairs, turn
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import INCONCLUSIVE, PARITY
@@ -99,10 +99,7 @@ def ordering_test(
         direction = RISING if outcomes_rise(tally, weighting, LIKELY) else FALLING
     if direction == FALLING:
         curves = list(map(turn, curves))
-    chosen = list(itertools.combinations(range(len(curves)), 2))
-    if reference is not None:
-        fixed = tally.index(reference)
-        chosen = [(index, fixed) for index in range(len(curves)) if index != fixed]
+    chosen = index_pairs(range(len(curves)), None if reference is None else tally.index(reference))
     slack = tolerance or 0.0
     pairs = [
         order_pair((tally.groups[i], tally.groups[j]), (curves[i], curves[j]), alpha, slack, seeded(seed, i, j), direction)
@@ -112,7 +109,15 @@ def ordering_test(
     adjusted = holm([pair.p_value for pair in pairs])
     judged = tuple(judge_order(pair, float(p), alpha, tolerance) for pair, p in zip(pairs, adjusted, strict=True))
     declines = _find_declines(tally, curves, alpha, slack, seed, direction)
-    return OrderingTest(judged, alpha, tolerance, weighting, tally.frame_kind, declines, direction)
+    return OrderingTest(
+        pairs=judged,
+        alpha=alpha,
+        tolerance=tolerance,
+        weighting=weighting,
+        frame_kind=tally.frame_kind,
+        not_monotone=declines,
+        direction=direction,
+    )
 
 
 def _with_few(tally: Tally, pair: OrderingPair) -> OrderingPair:

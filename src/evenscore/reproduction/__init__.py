@@ -103,20 +103,20 @@ def reproduce(
     runs = _kept_runs(folder, seed)
     with Workers(workers) as processes:
         tasks = Tasks(runs, seed, processes, progress, effort.total)
-        found = _run(tasks, effort, fast)
+        reproduction = _run(tasks, effort, fast)
     figures = {
-        "figure-1": draw_flip(found.readings),
-        "figure-2": draw_tests(found.readings),
-        "figure-3": draw_bias(found.biases, found.truths),
+        "figure-1": draw_flip(reproduction.readings),
+        "figure-2": draw_tests(reproduction.readings),
+        "figure-3": draw_bias(reproduction.biases, reproduction.truths),
     }
-    blocks = page(found, figures)
+    blocks = page(reproduction, figures)
     files = {f"{name}.{kind}": content for name, kinds in figures.items() for kind, content in kinds.items()}
     files |= {"index.md": to_markdown(blocks).encode(), "index.html": to_html(blocks).encode()}
-    files["numbers.json"] = (json.dumps(found.to_dict(), indent=1, allow_nan=False) + "\n").encode()
+    files["numbers.json"] = (json.dumps(reproduction.to_dict(), indent=1, allow_nan=False) + "\n").encode()
     for name, content in files.items():
         write_whole(folder / name, content)
     shutil.rmtree(runs, ignore_errors=True)
-    return found
+    return reproduction
 
 
 @dataclass(slots=True)
@@ -139,11 +139,11 @@ class Tasks:
                 self.progress(before + finished, self.total)
 
         path = self.folder / f"{key}.jsonl"
-        found = study(
+        result = study(
             simulation, {name: method}, runs=runs, seed=self.seed + 1, workers=self.workers, resume=path, progress=tell, **options
         )
         self.done += runs
-        return found
+        return result
 
 
 def _run(tasks: Tasks, effort: Effort, fast: bool) -> Reproduction:
@@ -164,7 +164,7 @@ def _run(tasks: Tasks, effort: Effort, fast: bool) -> Reproduction:
     flip = tasks.study("flip", flip_simulation(), "readings", count_below, effort.flip_runs)
     null = tasks.study("null", flip_simulation(0.0), "tests", both_tests, effort.null_runs)
     readings = read_all(tasks.seed)
-    found = biases(studies)
+    all_biases = biases(studies)
     return Reproduction(
         seed=tasks.seed,
         fast=fast,
@@ -172,10 +172,10 @@ def _run(tasks: Tasks, effort: Effort, fast: bool) -> Reproduction:
         sensitivity=sensitivity(tasks.seed),
         flip=flip,
         null=null,
-        biases=found,
+        biases=all_biases,
         bias_runs=effort.bias_runs,
         truths=truths(),
-        findings=findings(readings, flip, null, found),
+        findings=findings(readings, flip, null, all_biases),
     )
 
 

@@ -52,9 +52,9 @@ def biases(studies: dict[tuple[str, int], Study]) -> list[Bias]:
     ]
 
 
-def pick(found: list[Bias], kind: str, users: int, method: str) -> Bias:
+def pick(all_biases: list[Bias], kind: str, users: int, method: str) -> Bias:
     """One of them."""
-    return next(bias for bias in found if (bias.kind, bias.users, bias.method) == (kind, users, method))
+    return next(bias for bias in all_biases if (bias.kind, bias.users, bias.method) == (kind, users, method))
 
 
 def signed(value: float, digits: int = 3) -> str:
@@ -63,13 +63,13 @@ def signed(value: float, digits: int = 3) -> str:
     return f"{rounded:+.{digits}f}" if rounded else f"{0:.{digits}f}"
 
 
-def bias_rows(found: list[Bias], kind: str) -> list[dict[str, Any]]:
+def bias_rows(all_biases: list[Bias], kind: str) -> list[dict[str, Any]]:
     """A table: methods down, sample sizes across, each bias with its Monte Carlo error."""
     rows = []
     for method in METHODS:
         if kind == INDEPENDENT and method in (ECE_USER, MSCE_USER):  # with one row a user the same as by rows
             continue
-        own = [pick(found, kind, users, method) for users in BIAS_USERS]
+        own = [pick(all_biases, kind, users, method) for users in BIAS_USERS]
         rows.append({"method": method} | {f"{bias.users:,} users": f"{signed(bias.bias, 4)} ± {bias.error:.4f}" for bias in own})
     return rows
 

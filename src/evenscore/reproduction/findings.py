@@ -27,7 +27,7 @@ class Finding:
     figures: str
 
 
-def findings(readings: list[Reading], flip: Study, null: Study, found: list[Bias]) -> list[Finding]:
+def findings(readings: list[Reading], flip: Study, null: Study, all_biases: list[Bias]) -> list[Finding]:
     """All findings, in the order of the paper."""
     by_name = {reading.name: reading for reading in readings}
     return [
@@ -36,10 +36,10 @@ def findings(readings: list[Reading], flip: Study, null: Study, found: list[Bias
         _always(flip),
         _directions(by_name),
         _sizes(null),
-        _dependent(found),
-        _independent(found),
-        _falls(found),
-        _weights(found),
+        _dependent(all_biases),
+        _independent(all_biases),
+        _falls(all_biases),
+        _weights(all_biases),
     ]
 
 
@@ -92,57 +92,60 @@ def _sizes(null: Study) -> Finding:
     return Finding("b2", says, holds, figures)
 
 
-def _list_biases(found: list[Bias], kind: str, methods: tuple[str, ...]) -> str:
-    lines = [f"{method} " + "/".join(signed(pick(found, kind, users, method).bias) for users in BIAS_USERS) for method in methods]
+def _list_biases(all_biases: list[Bias], kind: str, methods: tuple[str, ...]) -> str:
+    lines = [
+        f"{method} " + "/".join(signed(pick(all_biases, kind, users, method).bias) for users in BIAS_USERS) for method in methods
+    ]
     return f"bias at {'/'.join(map(str, BIAS_USERS))} users: " + "; ".join(lines)
 
 
-def _smaller(found: list[Bias], kind: str, users: int, one: str, other: str) -> bool:
+def _smaller(all_biases: list[Bias], kind: str, users: int, method: str, other: str) -> bool:
     """Whether one bias is smaller than another in size, or not shown to be larger."""
-    a, b = pick(found, kind, users, one), pick(found, kind, users, other)
+    a, b = pick(all_biases, kind, users, method), pick(all_biases, kind, users, other)
     return abs(a.bias) <= abs(b.bias) + ERRORS * (a.error**2 + b.error**2) ** 0.5
 
 
-def _low(found: list[Bias], kind: str, users: int, method: str) -> bool:
+def _low(all_biases: list[Bias], kind: str, users: int, method: str) -> bool:
     """Whether a bias is small, or not shown to be large."""
-    one = pick(found, kind, users, method)
-    return abs(one.bias) <= SMALL + ERRORS * one.error
+    picked = pick(all_biases, kind, users, method)
+    return abs(picked.bias) <= SMALL + ERRORS * picked.error
 
 
-def _dependent(found: list[Bias]) -> Finding:
+def _dependent(all_biases: list[Bias]) -> Finding:
     large = BIAS_USERS[1:]
-    ordered = all(_smaller(found, DEPENDENT, users, CE_NP, other) for users in BIAS_USERS for other in (ECE, MSCE))
+    ordered = all(_smaller(all_biases, DEPENDENT, users, CE_NP, other) for users in BIAS_USERS for other in (ECE, MSCE))
     clearly = all(
-        abs(pick(found, DEPENDENT, BIAS_USERS[-1], CE_NP).bias) < abs(pick(found, DEPENDENT, BIAS_USERS[-1], other).bias) / 2
+        abs(pick(all_biases, DEPENDENT, BIAS_USERS[-1], CE_NP).bias)
+        < abs(pick(all_biases, DEPENDENT, BIAS_USERS[-1], other).bias) / 2
         for other in (ECE, MSCE)
     )
-    low = all(_low(found, DEPENDENT, users, CE_NP) for users in large)
+    low = all(_low(all_biases, DEPENDENT, users, CE_NP) for users in large)
     says = "with dependent rows CE_NP has much less bias than ECE and MSCE, which take rows for people"
-    return Finding("c1", says, ordered and clearly and low, _list_biases(found, DEPENDENT, (CE_NP, ECE, MSCE)))
+    return Finding("c1", says, ordered and clearly and low, _list_biases(all_biases, DEPENDENT, (CE_NP, ECE, MSCE)))
 
 
-def _independent(found: list[Bias]) -> Finding:
-    ordered = all(_smaller(found, INDEPENDENT, users, CE_NP, ECE) for users in BIAS_USERS[:-1])
-    low = all(_low(found, INDEPENDENT, users, CE_NP) for users in BIAS_USERS[2:])
+def _independent(all_biases: list[Bias]) -> Finding:
+    ordered = all(_smaller(all_biases, INDEPENDENT, users, CE_NP, ECE) for users in BIAS_USERS[:-1])
+    low = all(_low(all_biases, INDEPENDENT, users, CE_NP) for users in BIAS_USERS[2:])
     says = "with independent rows CE_NP is as good: less bias than ECE in small samples, near zero from 500 on"
-    return Finding("c2", says, ordered and low, _list_biases(found, INDEPENDENT, (CE_NP, ECE, MSCE)))
+    return Finding("c2", says, ordered and low, _list_biases(all_biases, INDEPENDENT, (CE_NP, ECE, MSCE)))
 
 
-def _falls(found: list[Bias]) -> Finding:
+def _falls(all_biases: list[Bias]) -> Finding:
     holds = True
     for method in (CE_NP, ECE):
-        first, last = (pick(found, INDEPENDENT, users, method) for users in (BIAS_USERS[0], BIAS_USERS[-1]))
+        first, last = (pick(all_biases, INDEPENDENT, users, method) for users in (BIAS_USERS[0], BIAS_USERS[-1]))
         holds &= abs(last.bias) < abs(first.bias) + ERRORS * (first.error**2 + last.error**2) ** 0.5
-    holds &= all(_low(found, INDEPENDENT, BIAS_USERS[-1], method) for method in (CE_NP, ECE, MSCE))
+    holds &= all(_low(all_biases, INDEPENDENT, BIAS_USERS[-1], method) for method in (CE_NP, ECE, MSCE))
     says = "with independent rows the bias of all three goes to zero as the sample grows"
-    return Finding("c3", says, bool(holds), _list_biases(found, INDEPENDENT, (CE_NP, ECE, MSCE)))
+    return Finding("c3", says, bool(holds), _list_biases(all_biases, INDEPENDENT, (CE_NP, ECE, MSCE)))
 
 
-def _weights(found: list[Bias]) -> Finding:
+def _weights(all_biases: list[Bias]) -> Finding:
     last = BIAS_USERS[-1]
     holds = all(
-        abs(pick(found, DEPENDENT, last, by_user).bias) < abs(pick(found, DEPENDENT, last, by_row).bias) / 2
+        abs(pick(all_biases, DEPENDENT, last, by_user).bias) < abs(pick(all_biases, DEPENDENT, last, by_row).bias) / 2
         for by_user, by_row in ((ECE_USER, ECE), (MSCE_USER, MSCE))
     )
     says = "not in the paper: in large samples user weights alone repair ECE and MSCE, so the gain is that of the weights"
-    return Finding("c4", says, holds, _list_biases(found, DEPENDENT, (ECE, ECE_USER, MSCE, MSCE_USER)))
+    return Finding("c4", says, holds, _list_biases(all_biases, DEPENDENT, (ECE, ECE_USER, MSCE, MSCE_USER)))

@@ -73,12 +73,12 @@ def tallies(data: Any) -> dict[str, Tally]:
 
 def read_all(seed: int) -> list[Reading]:
     """The three readings of one draw."""
-    grid, found = flip_grid(), []
+    grid, readings = flip_grid(), []
     for name, tally in tallies(flip_simulation().data((seed, 0))).items():
         lines = curves(tally, degree=0, bandwidth=FLIP_BANDWIDTH, grid=grid, seed=seed)
         test = parity_test(tally, degree=0, bandwidth=FLIP_BANDWIDTH, grid=grid, both=False, seed=seed)
-        found.append(Reading(name, lines, test))
-    return found
+        readings.append(Reading(name, lines, test))
+    return readings
 
 
 def sensitivity(seed: int) -> list[dict[str, Any]]:
@@ -97,11 +97,11 @@ def sensitivity(seed: int) -> list[dict[str, Any]]:
 
 def count_below(data: Any, seed: int) -> dict[str, dict[str, float]]:
     """A method of a study: at how many points group 1 lies below, by reading, and the p-value of the gap."""
-    grid, found = flip_grid(), {}
+    grid, by_reading = flip_grid(), {}
     for name, tally in tallies(data).items():
         test = parity_test(tally, degree=0, bandwidth=FLIP_BANDWIDTH, grid=grid, both=False, seed=seed)
-        found[name] = {"estimate": float((test.pairs[0].gap < 0).sum()), "p_value": test.p_value}
-    return found
+        by_reading[name] = {"estimate": float((test.pairs[0].gap < 0).sum()), "p_value": test.p_value}
+    return by_reading
 
 
 def both_tests(data: Any, seed: int) -> dict[str, float]:

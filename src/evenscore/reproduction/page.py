@@ -22,51 +22,51 @@ SLIPS = (
 )
 
 
-def page(found: Reproduction, figures: dict[str, dict[str, bytes]]) -> list[Block]:
+def page(run: Reproduction, figures: dict[str, dict[str, bytes]]) -> list[Block]:
     """All blocks of the page."""
     return [
         Heading("Section 8 of the paper, reproduced", 1),
-        *_opening(found),
+        *_opening(run),
         Heading("Settings"),
         Words("What the paper states is taken as stated; the rest is our reading, chosen so that its findings come out."),
         Rows(tuple(dict(zip(("where", "what", "here", "in the paper"), line, strict=True)) for line in TABLE)),
-        *_flip(found, figures),
-        *_bias(found, figures),
-        *_rests(found),
+        *_flip(run, figures),
+        *_bias(run, figures),
+        *_rests(run),
         Heading("Slips in the paper's Section 8, and the form used here"),
         Lines(SLIPS),
     ]
 
 
-def _opening(found: Reproduction) -> list[Block]:
-    held = sum(finding.holds for finding in found.findings)
-    effort = "a quick run with few draws, whose Monte Carlo errors are wide" if found.fast else "the full run"
+def _opening(run: Reproduction) -> list[Block]:
+    held = sum(finding.holds for finding in run.findings)
+    effort = "a quick run with few draws, whose Monte Carlo errors are wide" if run.fast else "the full run"
     rows = tuple(
         {"": finding.key, "finding": finding.says, "holds": "yes" if finding.holds else "**NO**", "figures": finding.figures}
-        for finding in found.findings
+        for finding in run.findings
     )
     return [
         Words(f"{PAPER}."),
         Words(
-            f"Written by `evenscore reproduce{' --fast' if found.fast else ''} --seed {found.seed}` ({effort}). {held} of "
-            f"{len(found.findings)} findings hold. The command checks them by itself and ends with 1 when one does not. The same "
+            f"Written by `evenscore reproduce{' --fast' if run.fast else ''} --seed {run.seed}` ({effort}). {held} of "
+            f"{len(run.findings)} findings hold. The command checks them by itself and ends with 1 when one does not. The same "
             "seed gives the same page, byte for byte."
         ),
         Rows(rows),
     ]
 
 
-def _flip(found: Reproduction, figures: dict[str, dict[str, bytes]]) -> list[Block]:
+def _flip(run: Reproduction, figures: dict[str, dict[str, bytes]]) -> list[Block]:
     counts = tuple(
         {
             "reading": row["method"],
             "points with group 1 below, of 20": f"{row['mean']:.1f} ± {row['mean_error']:.1f}",
             "gap shown (p at most .05)": f"{row['rejected']:.0%}",
         }
-        for row in found.flip.rows()
+        for row in run.flip.rows()
     )
     sizes = tuple(
-        {"test": row["method"], "rejects": f"{row['rejected']:.1%} ± {row['rejected_error']:.1%}"} for row in found.null.rows()
+        {"test": row["method"], "rejects": f"{row['rejected']:.1%} ± {row['rejected_error']:.1%}"} for row in run.null.rows()
     )
     return [
         Heading("Figures 1 and 2: ten users"),
@@ -82,19 +82,19 @@ def _flip(found: Reproduction, figures: dict[str, dict[str, bytes]]) -> list[Blo
             "**Figure 2.** The gap on the injected data with rows taken for people (left), and with users as the unit (right), "
             "each with its simultaneous 95 % band."
         ),
-        Rows(tuple(reading.row() for reading in found.readings)),
-        Words(f"The same in {found.flip.runs} further draws, with Monte Carlo errors:"),
+        Rows(tuple(reading.row() for reading in run.readings)),
+        Words(f"The same in {run.flip.runs} further draws, with Monte Carlo errors:"),
         Rows(counts),
         Words(
-            f"And without any true gap (b0 = 0 in both groups, the same ten users, {found.null.runs} draws), how often the "
+            f"And without any true gap (b0 = 0 in both groups, the same ten users, {run.null.runs} draws), how often the "
             "default test of this package rejects at the 5 % level:"
         ),
         Rows(sizes),
     ]
 
 
-def _bias(found: Reproduction, figures: dict[str, dict[str, bytes]]) -> list[Block]:
-    truths = tuple({"true calibration error": name, "by integration": f"{value:.4f}"} for name, value in found.truths.items())
+def _bias(run: Reproduction, figures: dict[str, dict[str, bytes]]) -> list[Block]:
+    truths = tuple({"true calibration error": name, "by integration": f"{value:.4f}"} for name, value in run.truths.items())
     return [
         Heading("Figure 3: bias of calibration errors"),
         Words(
@@ -103,25 +103,25 @@ def _bias(found: Reproduction, figures: dict[str, dict[str, bytes]]) -> list[Blo
         ),
         _picture(figures, "figure-3", "Figure 3. Bias of calibration errors over the number of users."),
         Words(
-            f"**Figure 3.** Mean of estimate minus true calibration error over {found.bias_runs} draws; bars are two Monte Carlo "
+            f"**Figure 3.** Mean of estimate minus true calibration error over {run.bias_runs} draws; bars are two Monte Carlo "
             "errors. The dotted line is where methods that take rows for people end."
         ),
         Rows(truths),
         Words("Dependent rows, bias with its Monte Carlo error:"),
-        Rows(tuple(bias_rows(found.biases, DEPENDENT))),
+        Rows(tuple(bias_rows(run.biases, DEPENDENT))),
         Words("Independent rows, where by rows and by users are the same:"),
-        Rows(tuple(bias_rows(found.biases, INDEPENDENT))),
+        Rows(tuple(bias_rows(run.biases, INDEPENDENT))),
         Words(f'"{OURS}" is the default of `es.calibration_error`, which takes the sampling variance off and is not in the paper.'),
     ]
 
 
-def _rests(found: Reproduction) -> list[Block]:
+def _rests(run: Reproduction) -> list[Block]:
     last = BIAS_USERS[-1]
 
     def bias(kind: str, users: int, method: str) -> str:
-        return signed(pick(found.biases, kind, users, method).bias)
+        return signed(pick(run.biases, kind, users, method).bias)
 
-    gap = found.truths["dependent, per row"] - found.truths["dependent, per user"]
+    gap = run.truths["dependent, per row"] - run.truths["dependent, per user"]
     return [
         Heading("What rests on what"),
         Lines(
@@ -130,7 +130,7 @@ def _rests(found: Reproduction) -> list[Block]:
                 "gap ten users turn fewer points around, and with a narrower bandwidth only those near their ten scores:",
             )
         ),
-        Rows(tuple(_sensitivity(row) for row in found.sensitivity)),
+        Rows(tuple(_sensitivity(row) for row in run.sensitivity)),
         Lines(
             (
                 "**That the per-user reading does not flip rests on nothing of the kind**: ten users among 50,000 weigh ten "

@@ -100,11 +100,11 @@ def truth_document(spec: Known) -> dict[str, Any]:
 def true_means(spec: Known, data: Data) -> dict[str, Floats]:
     """The expected outcome of each row given its scores and group; one column for each outcome."""
     names = [f"mean_{name}" for name in spec.objectives] if isinstance(spec, Objectives) else ["mean"]
-    found = np.full((len(data["group"]), len(names)), np.nan)
+    means = np.full((len(data["group"]), len(names)), np.nan)
     for group in spec.groups:
         own = np.array([label == group for label in data["group"].tolist()])
         if isinstance(spec, Objectives):
-            found[own] = spec.truth.means({name: data[name][own] for name in spec.score_columns}, group)
+            means[own] = spec.truth.means({name: data[name][own] for name in spec.score_columns}, group)
         else:
-            found[own, 0] = spec.truth.curve(data["score"][own], group)
-    return {name: found[:, place] for place, name in enumerate(names)}
+            means[own, 0] = spec.truth.curve(data["score"][own], group)
+    return {name: means[:, place] for place, name in enumerate(names)}

@@ -68,17 +68,17 @@ def _write(path: Path, text: str) -> None:
     write_whole(path, text.encode())
 
 
-def _require_same(path: Path, found: str, own: dict[str, Any]) -> None:
+def _require_same(path: Path, written: str, own: dict[str, Any]) -> None:
     try:
-        other = json.loads(found)
+        began = json.loads(written)
     except (ValueError, RecursionError):
-        other = None
-    if not isinstance(other, dict) or other.get("kind") != KIND:
+        began = None
+    if not isinstance(began, dict) or began.get("kind") != KIND:
         raise FileError(f"{path} is not the record of a study; name another file in resume=")
-    if other.get("version") != VERSION:
-        raise FileError(f"{path} is the record of a study in version {other.get('version')}; this is version {VERSION}")
-    if other.get("fingerprint") != own["fingerprint"]:
-        differs = [name for name in ("simulation", "methods", "seed") if other.get(name) != own[name]]
+    if began.get("version") != VERSION:
+        raise FileError(f"{path} is the record of a study in version {began.get('version')}; this is version {VERSION}")
+    if began.get("fingerprint") != own["fingerprint"]:
+        differs = [name for name in ("simulation", "methods", "seed") if began.get(name) != own[name]]
         raise FileError(f"{path} holds another study (other {' and '.join(differs) or 'contents'}); name another file in resume=")
 
 

@@ -42,15 +42,15 @@ def own_results(data: Any, seed: int, names: tuple[str, ...], truth: Truth) -> d
     tally = tally_of(data, user="user", **columns)
     tests = {AUTO if name == "auto" else name for name in names} & set(METHODS)
     p_values = _p_values(tally, tests, seed) if tests else {}
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name in names:
         if name == PAPER:
-            found[name] = _p_values(tally, {"bonferroni"}, seed, degree=0, bandwidth="theorem")["bonferroni"]
+            results[name] = _p_values(tally, {"bonferroni"}, seed, degree=0, bandwidth="theorem")["bonferroni"]
         elif name == NAIVE:
-            found[name] = _p_values(tally_of(data, user=None, **columns), {"sup"}, seed)["sup"]
+            results[name] = _p_values(tally_of(data, user=None, **columns), {"sup"}, seed)["sup"]
         else:
-            found[name] = band_coverage(tally, seed, truth) if name == BAND else p_values[AUTO if name == "auto" else name]
-    return found
+            results[name] = band_coverage(tally, seed, truth) if name == BAND else p_values[AUTO if name == "auto" else name]
+    return results
 
 
 def _p_values(tally: Tally, methods: set[str], seed: int, **options: Any) -> dict[str, float]:

@@ -114,34 +114,34 @@ def one_run(simulation: Simulated, methods: Methods, seed: int, run: int) -> Res
     results: Results = {}
     for name, method in methods.items():
         try:
-            found = _named(name, method(data, own_seed))
+            named = _named(name, method(data, own_seed))
         except Exception as error:
             error.add_note(f"in method {name!r}, run {run} of {simulation.name!r}: data(seed=({seed}, {run}))")
             raise
-        if twice := results.keys() & found.keys():
+        if twice := results.keys() & named.keys():
             raise OptionError(f"two methods give results called {listing(sorted(twice))}")
-        results |= found
+        results |= named
     return results
 
 
-def _named(name: str, found: Any) -> Results:
+def _named(name: str, returned: Any) -> Results:
     """Results by method name from a number, a result, or results by name."""
-    if not isinstance(found, Mapping):
-        return {name: _result(name, {"p_value": found})}
-    if not found:
+    if not isinstance(returned, Mapping):
+        return {name: _result(name, {"p_value": returned})}
+    if not returned:
         raise OptionError(f"method {name!r} returned an empty dict")
-    if found.keys() & set(MEASURES):
-        return {name: _result(name, found)}
-    return {str(key): _result(key, value if isinstance(value, Mapping) else {"p_value": value}) for key, value in found.items()}
+    if returned.keys() & set(MEASURES):
+        return {name: _result(name, returned)}
+    return {str(key): _result(key, value if isinstance(value, Mapping) else {"p_value": value}) for key, value in returned.items()}
 
 
-def _result(name: Any, found: Mapping[str, Any]) -> dict[str, float]:
-    if unknown := found.keys() - set(MEASURES):
+def _result(name: Any, returned: Mapping[str, Any]) -> dict[str, float]:
+    if unknown := returned.keys() - set(MEASURES):
         raise OptionError(f"method {name!r} returned {listing(sorted(unknown))}; known are {listing(MEASURES)}")
     try:
-        result = {key: float(value) for key, value in found.items()}
+        result = {key: float(value) for key, value in returned.items()}
     except (TypeError, ValueError) as error:
-        raise OptionError(f"method {name!r} must return a number or a dict of numbers, not {shortened(found)}") from error
+        raise OptionError(f"method {name!r} must return a number or a dict of numbers, not {shortened(returned)}") from error
     if not (math.isnan(p := result.get("p_value", math.nan)) or 0 <= p <= 1):
         raise OptionError(f"method {name!r} returned {p!r}, which is not a p-value")
     return result

@@ -87,9 +87,9 @@ class Study(Table):
         """
         table: list[dict[str, Any]] = [{"method": method.name, "runs": self.runs} for method in self.methods]
         for summary in (self._rejections, _errors, _coverages):
-            found = [summary(method) for method in self.methods]
-            names = list(dict.fromkeys(name for values in found for name in values))
-            for row, values in zip(table, found, strict=True):
+            summaries = [summary(method) for method in self.methods]
+            names = list(dict.fromkeys(name for values in summaries for name in values))
+            for row, values in zip(table, summaries, strict=True):
                 row |= {name: values.get(name, math.nan) for name in names}
         return table
 
@@ -151,8 +151,8 @@ def _errors(method: MethodRuns) -> dict[str, float]:
         return {"mean": float(known.mean()), "mean_error": _mean_error(known)}
     error = known - method.truth
     rmse = math.sqrt(float((error**2).mean()))
-    found = {"mean": float(known.mean()), "truth": method.truth, "bias": float(error.mean()), "bias_error": _mean_error(error)}
-    return found | {"rmse": rmse, "rmse_error": _mean_error(error**2) / (2 * rmse) if rmse > 0 else 0.0}
+    figures = {"mean": float(known.mean()), "truth": method.truth, "bias": float(error.mean()), "bias_error": _mean_error(error)}
+    return figures | {"rmse": rmse, "rmse_error": _mean_error(error**2) / (2 * rmse) if rmse > 0 else 0.0}
 
 
 def _mean_error(values: Floats) -> float:
@@ -168,7 +168,7 @@ def _coverages(method: MethodRuns) -> dict[str, float]:
     if len(known) == 0:
         return {"coverage": math.nan}
     share = float(known.mean())
-    found = {"limits": len(known), "coverage": share, "coverage_error": share_error(share, len(known))}
+    figures = {"limits": len(known), "coverage": share, "coverage_error": share_error(share, len(known))}
     if method.low is not None and method.high is not None:
-        found["width"] = float(np.nanmean(method.high - method.low))
-    return found
+        figures["width"] = float(np.nanmean(method.high - method.low))
+    return figures

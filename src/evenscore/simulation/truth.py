@@ -85,14 +85,14 @@ class Truth(Table):
     def rows(self, score: ArrayLike = SHOWN) -> list[dict[str, Any]]:
         """The curves along the score: one row for each group and score."""
         scores = np.asarray(score, dtype=np.float64)
-        found = []
+        rows = []
         for group in self.groups:
             by_user, by_row = (self.curve(scores, group, weighting) for weighting in WEIGHTINGS)
-            found += [
+            rows += [
                 {"group": group, "score": float(s), "per_user": float(user), "per_row": float(row)}
                 for s, user, row in zip(scores, by_user, by_row, strict=True)
             ]
-        return found
+        return rows
 
     def to_dict(self) -> dict[str, Any]:
         """Calibration errors and curves in JSON-ready values."""
@@ -123,15 +123,15 @@ class Truth(Table):
         limit = max([busy.limit for busy in (density, curve) if isinstance(busy, BusyBeta | BusyCurve)], default=1)
         numbers, mass, _ = masses(spec.rows_per_user[place])
         everybody = float(mass @ user_weights(numbers, share, 1.0, weighting))
-        found = []
+        levels = []
         for level in range(1, limit + 1):
             own = np.minimum(numbers, limit) == level
             if mass[own].sum() > 0:
                 scores = density_of(density, level)
                 at_score = mass[own] @ user_weights(numbers[own], share, self._labelled(scores), weighting)
                 in_all = mass[own] @ user_weights(numbers[own], share, 1.0, weighting) / everybody
-                found.append(Level(scores, curve_of(curve, level), float(at_score), float(in_all)))
-        return found
+                levels.append(Level(scores, curve_of(curve, level), float(at_score), float(in_all)))
+        return levels
 
 
 def _mixture(levels: list[Level], scores: Floats) -> Floats:

@@ -160,7 +160,8 @@ def _within_blocks(segments: Segments, chosen: Ints) -> Iterator[_RowPairs]:
         i, j = _every_two(length)
         for block in _blocks(users, max(1, BLOCK // len(i))):
             rows = segments.starts[block] + np.arange(length)[:, None]
-            yield _RowPairs(segments, segments, rows, rows, i, j, len(i), segments.n[block] ** -2.0)
+            scale = segments.n[block] ** -2.0
+            yield _RowPairs(a=segments, b=segments, left=rows, right=rows, i=i, j=j, n_times=len(i), scale=scale)
 
 
 @lru_cache(maxsize=64)
@@ -181,8 +182,17 @@ def _cross_blocks(a: Segments, b: Segments, left: Ints, right: Ints) -> Iterator
                 repeats = b.lengths[right[block]]
                 first = np.repeat(a.starts[left[block]], repeats)
                 scale = np.repeat(1 / (a.n[left[block]] * b.n[right[block]]), repeats)
-                rows = first + np.arange(length)[:, None]
-                yield _RowPairs(a, b, rows, _rows_of(b, right[block])[None, :], slice(None), slice(None), length, scale)
+                every = slice(None)
+                yield _RowPairs(
+                    a=a,
+                    b=b,
+                    left=first + np.arange(length)[:, None],
+                    right=_rows_of(b, right[block])[None, :],
+                    i=every,
+                    j=every,
+                    n_times=length,
+                    scale=scale,
+                )
 
 
 def _dense_sums(blocks: Iterator[_RowPairs], n_cells: int, plain: bool, kept: Ints) -> tuple[Ints, Floats]:

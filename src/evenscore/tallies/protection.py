@@ -203,7 +203,7 @@ def _rounded_pairs(sums: PairSums, groups: tuple[GroupTally, GroupTally], sizes:
     largest = np.prod([np.sqrt((size**2).sum(axis=1)) for size in sizes], axis=0)
     products = np.empty_like(yy)
     for weighting in range(2):
-        of_all, usual = (np.bincount(apart, each[weighting]).astype(np.float64) for each in (yy, expected))
+        of_all, usual = (np.bincount(apart, values[weighting]).astype(np.float64) for values in (yy, expected))
         step = np.broadcast_to(_step(largest[weighting]), of_all.shape)
         correlation = np.clip(_ratio(_binned(of_all, step, _phases(np.arange(len(of_all)))), usual), -1, 1)
         products[weighting] = correlation[apart] * expected[weighting]

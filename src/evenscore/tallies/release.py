@@ -75,34 +75,34 @@ def _starts(tally: Tally, min_users: int) -> Ints:
     """Where the merged cells start, as numbers of old cells: the finest of a series of cuts that leaves enough users everywhere."""
     weights = np.stack([group.vectors.under("user")["W"] for group in tally.group_tallies])
     most = float(weights.sum(axis=1).max())
-    each = float(min_users)
-    while each < most:
-        starts = _cuts(weights, each)
+    enough = float(min_users)
+    while enough < most:
+        starts = _cuts(weights, enough)
         if len(starts) == 1 or _enough(tally, starts, min_users):
             return starts
-        each *= STEP
+        enough *= STEP
     return np.zeros(1, dtype=np.int64)
 
 
-def _cuts(weights: Floats, each: float) -> Ints:
+def _cuts(weights: Floats, enough: float) -> Ints:
     """Cells in which every group that is there at all weighs enough; weights are (n_groups, n_cells).
 
     A user weighs at most 1 in a cell, so that a cell of weight 20 holds at least 20 users.
     """
     starts, held = [0], [np.zeros(len(weights))]
     for cell, weight in enumerate(weights.T):
-        if _is_full(held[-1], each):
+        if _is_full(held[-1], enough):
             starts.append(cell)
             held.append(np.zeros(len(weights)))
         held[-1] = held[-1] + weight
-    while len(starts) > 1 and not _is_full(held[-1], each):
+    while len(starts) > 1 and not _is_full(held[-1], enough):
         starts.pop()
         held[-2:] = [held[-2] + held[-1]]
     return np.array(starts, dtype=np.int64)
 
 
-def _is_full(held: Floats, each: float) -> bool:
-    return bool(held.max() >= each and ((held >= each) | (held == 0)).all())
+def _is_full(held: Floats, enough: float) -> bool:
+    return bool(held.max() >= enough and ((held >= enough) | (held == 0)).all())
 
 
 def _enough(tally: Tally, starts: Ints, min_users: int) -> bool:

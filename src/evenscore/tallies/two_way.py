@@ -266,12 +266,12 @@ def _pilot(weight: Floats, outcome: Floats, n_levels: int) -> tuple[Floats, Ints
     level = np.minimum((middle * n_levels).astype(np.int64), n_levels - 1)
     held = np.bincount(level, weight, minlength=n_levels)
     used = held > 0
-    place = (np.bincount(level, weight * middle, minlength=n_levels)[used]) / held[used]
+    middle_of_level = (np.bincount(level, weight * middle, minlength=n_levels)[used]) / held[used]
     mean = np.bincount(level, outcome, minlength=n_levels)[used] / held[used]
     if len(mean) == 1:
         return np.full_like(weight, mean[0]), level
-    fit = np.interp(middle, place, mean)
-    for end, inner, beyond in ((0, 1, middle < place[0]), (-1, -2, middle > place[-1])):
-        slope = (mean[inner] - mean[end]) / (place[inner] - place[end])
-        fit = np.where(beyond, mean[end] + slope * (middle - place[end]), fit)
+    fit = np.interp(middle, middle_of_level, mean)
+    for end, inner, beyond in ((0, 1, middle < middle_of_level[0]), (-1, -2, middle > middle_of_level[-1])):
+        slope = (mean[inner] - mean[end]) / (middle_of_level[inner] - middle_of_level[end])
+        fit = np.where(beyond, mean[end] + slope * (middle - middle_of_level[end]), fit)
     return fit, level

@@ -231,9 +231,9 @@ class GroupView:
             shared = _pairs_between(self.tally, own.members, members, self.weighting, places)
             return pairs - ours if shared is None else pairs - ours - shared - shared.transposed()
 
-        rest = _view(self.tally, self.weighting, REST, members, sums, pairs_at)
-        higher = None if self.higher is None else _each(rest.higher, lambda own: np.where(gone, 0.0, own))
-        return replace(rest, higher=higher)
+        remaining = _view(self.tally, self.weighting, REST, members, sums, pairs_at)
+        higher = None if self.higher is None else _each(remaining.higher, lambda own: np.where(gone, 0.0, own))
+        return replace(remaining, higher=higher)
 
     def without_folds(self) -> list[GroupView]:
         """Without each user fold; inside a cell, and about pairs of cells, nothing is known then."""

@@ -49,7 +49,7 @@ def try_thresholds(tally: Tally, thresholds: Sequence[float], *, positive: str, 
         moved = [replace(rung, ladder=rung.ladder.at(own[index])) for index, rung in rungs.items()]
         solved, wanted = solve([rung.ladder for rung in moved], [rung.level for rung in moved], "rate", None)
         solutions = [Solution(float(cut), float(cut), float(cut), wanted) for cut in solved]
-        groups = (group_threshold(rung, cut, higher, found) for rung, cut, found in zip(moved, own, solutions, strict=True))
+        groups = (group_threshold(rung, cut, higher, solution) for rung, cut, solution in zip(moved, own, solutions, strict=True))
         tried.append(Tried(value, tuple(groups)))
     return tried
 
