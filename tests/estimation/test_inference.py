@@ -158,6 +158,12 @@ def test_what_does_not_vary_goes_with_nothing():
     assert np.isfinite(draw_normal(correlation(covariance), np.random.default_rng(0), 10)).all()
 
 
+def test_a_variance_that_rounding_left_goes_with_nothing():
+    """A covariance beyond the roots of its variances says that the smaller of them is 0."""
+    covariance = np.array([[1e-40, 1e-16, 0.0], [0.0, 1.0, 0.5], [0.0, 0.5, 1.0]])
+    np.testing.assert_allclose(correlation(covariance), [[1, 0, 0], [0, 1, 0.5], [0, 0.5, 1]])
+
+
 def test_how_far_all_estimates_go_at_once():
     """Five independent ones: Sidak's quantile; five that are one: the normal's; none that varies: Bonferroni's."""
     rng = np.random.default_rng(0)

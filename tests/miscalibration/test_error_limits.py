@@ -175,3 +175,19 @@ def test_calibrated_scores_get_hardly_wider_limits_by_what_smoothing_might_hide(
     ]
     assert sizes[0].low == sizes[1].low == 0
     assert sizes[0].high <= sizes[1].high < 1.5 * sizes[0].high
+
+
+@pytest.mark.parametrize("method", ["kernel", "cumulative"])
+def test_a_lonely_score_does_not_make_every_error_possible(method):
+    """At the lowest and the highest score there is one user: what chance does there is next to nothing of the whole."""
+    rng = np.random.default_rng(0)
+    user = np.repeat(np.arange(400), 8)
+    score = np.clip(np.round(rng.normal(6, 1, len(user)), 1), 0, 10)
+    score[:3] = [0, 0.4, 10]
+    outcome = score - 1 + rng.normal(size=400)[user] + rng.normal(size=len(user))
+    error = es.calibration_error(tally_of(score, outcome, user), method=method, same_scale=True)
+    own = error.rows()[0]
+    means = np.bincount(user, outcome - score) / 8
+    half = 1.96 * means.std() / 20
+    assert own["ci_low"] == pytest.approx(-means.mean() - half, abs=0.04)
+    assert own["ci_high"] == pytest.approx(-means.mean() + half, abs=0.04)

@@ -19,6 +19,7 @@ Singles = NDArray[np.float32]  # enough for what is only ranked, in half the tim
 DRAWS = 5000
 BLOCK = 128  # rows of common random numbers that are kept together
 SMALLEST = sys.float_info.min  # a p-value is never 0
+EXCESS = 1e-6  # of a correlation over 1, which is no rounding of the correlation itself
 LEAST_DF = 0.5  # one and a half effective users; with fewer near, nobody can tell how far people differ
 STEPS = 100  # towards a saddlepoint: an eighth of the way is left each time, later the square of it
 RESOLVED = 20  # fewer draws than this beyond the statistic, and a tail approximation takes over
@@ -61,7 +62,11 @@ def correlation(covariance: Floats) -> Floats:
     varies = np.isfinite(variance) & (variance > 0)
     deviation = np.sqrt(np.where(varies, variance, 1.0))
     corr = np.where(np.outer(varies, varies), covariance / deviation[:, None] / deviation[None, :], 0.0)
-    np.fill_diagonal(corr, np.where(varies, np.diag(corr), 1.0))
+    # By Cauchy and Schwarz none is beyond 1: where one is, the smaller of the two variances is what rounding has left of 0.
+    size = np.maximum(np.abs(corr), np.abs(corr.T))
+    rounding = ((size > 1 + EXCESS) & (variance[:, None] <= variance[None, :])).any(axis=1)
+    corr[rounding], corr[:, rounding] = 0.0, 0.0
+    np.fill_diagonal(corr, np.where(varies & ~rounding, np.diag(corr), 1.0))
     return corr
 
 

@@ -8,7 +8,7 @@ bent, point by point, to the skewness of the values.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ MOST = 1e15  # units, which single precision holds and multiplies
 BENDS = np.linspace(-3.5, 3.5, 9)  # normal quantiles at which a law is worked out
 NEARNESS = np.exp(-(BENDS**2) / 4)  # how much a cubic should fit at each of them: the root of the normal density
 CUBIC = np.linalg.pinv(np.vander(BENDS, 4) * NEARNESS[:, None]) * NEARNESS  # the nearest cubic, (4, 9)
+FEWEST_USERS = 10.0  # from where on users' own scatter says how far a value may be off
 EVENTS_OF_SCORE = 2.0  # events' worth of belief that a score is right, for variances only: a rate without events is not 0
 
 
@@ -124,6 +125,7 @@ def noise_of(measure: Measure, view: GroupView, background: Background, shape: F
         covariance = measure.covariance(view)
         scatter = own_number_law(Scatter.of(around, measure.matrix, effective))
         law = scaled_law(scatter, np.maximum(np.diag(covariance), 0.0)).law  # rounding may have left it slightly below 0
+        law = _tamed(law, effective)
         return Noise(*_draws(measure, view, covariance, 1.0, shape, rng), lambda _: law, fixed=True)
     depend = Dependence.of(around, measure.matrix, effective)
     side, own = rate_law(depend, np.full(len(effective), background.alike), BORROWED_EVENTS)
@@ -131,6 +133,16 @@ def noise_of(measure: Measure, view: GroupView, background: Background, shape: F
     covariance = depend.covariance(around, share, background.alike)
     law_at = _rate_laws(measure, view, background.rate, around.cubes, side)
     return Noise(*_draws(measure, view, covariance, share, shape, rng), law_at, fixed=False)
+
+
+def _tamed(law: Law, effective: Floats) -> Law:
+    """Values that rest on hardly anybody, at the ends of the scores, with the degrees of freedom of the others or of a few users.
+
+    They are next to nothing in a norm over everybody; with half a degree of freedom their draws would still be all of it.
+    """
+    few = effective < FEWEST_USERS
+    least = min(FEWEST_USERS - 1, float(np.median(law.df)))
+    return replace(law, noise=np.where(few, np.minimum(law.noise, 2 * law.variance**2 / least), law.noise))
 
 
 def _draws(
