@@ -86,18 +86,20 @@ class PairTest(GapPair):
         return float(reach.max()) if len(reach) and np.isfinite(reach).all() else np.inf
 
     @property
-    def _largest(self) -> int | None:
-        return int(np.argmax(np.abs(self.gap))) if len(self.gap) else None
+    def largest(self) -> int | None:
+        """The place of the largest gap; a side may have no curve at some of the points, or at none."""
+        known = np.flatnonzero(np.isfinite(self.gap))
+        return int(known[np.argmax(np.abs(self.gap[known]))]) if len(known) else None
 
     @property
     def max_gap(self) -> float:
         """The largest gap along the score, with its sign."""
-        return float(self.gap[self._largest]) if self._largest is not None else np.nan
+        return float(self.gap[self.largest]) if self.largest is not None else np.nan
 
     @property
     def at_score(self) -> float:
         """The score at which the gap is largest."""
-        return float(self.score[self._largest]) if self._largest is not None else np.nan
+        return float(self.score[self.largest]) if self.largest is not None else np.nan
 
 
 def _first(texts: list[str]) -> str:

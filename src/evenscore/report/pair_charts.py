@@ -84,8 +84,9 @@ def _largest(pair: PairTest) -> tuple[float, float, float, float]:
     region = largest_region(pair)
     if region is not None:
         return region.gap, region.low, region.high, region.at_score
-    place = int(np.argmax(np.abs(pair.gap)))
-    return float(pair.gap[place]), float(pair.band_low[place]), float(pair.band_high[place]), float(pair.score[place])
+    if pair.largest is None:
+        return math.nan, math.nan, math.nan, math.nan
+    return pair.max_gap, float(pair.band_low[pair.largest]), float(pair.band_high[pair.largest]), pair.at_score
 
 
 def _forest_line(subject: Subject, pair: PairTest, shown: bool, place: int) -> Series:
