@@ -87,23 +87,24 @@ def test_the_share_of_items_is_what_rows_say():
         mine = data["g"] == group
         rows, user, item = rows_of(data).only(group), data["u"][mine], data["i"][mine]
         w = oracle.row_weights(rows, "user")
-        levels = max(1, min(16, len(np.unique(user)) // 50))
+        levels = min(16, len(user) // 50)
         place = np.unique(rows.score, return_inverse=True)[1]
         weight = np.bincount(place, w)
         middle = (np.cumsum(weight) - weight / 2) / weight.sum()
-        level = np.minimum((middle * levels).astype(int), levels - 1)
-        of_level = [level[place] == k for k in range(levels)]
-        centres = [np.average(middle[place][own], weights=w[own]) for own in of_level]
-        means = [np.average(rows.outcome[own], weights=w[own]) for own in of_level]
-        fit = np.interp(middle, centres, means)
-        ends = np.polyfit(centres[:2], means[:2], 1), np.polyfit(centres[-2:], means[-2:], 1)
-        fit = np.where(middle < centres[0], np.polyval(ends[0], middle), fit)
-        fit = np.where(middle > centres[-1], np.polyval(ends[1], middle), fit)[place]
+        level, through = (np.minimum((middle * n).astype(int), n - 1)[place] for n in (levels, len(np.unique(item)) // 10))
+        score, outcome = (
+            [np.average(values[through == k], weights=w[through == k]) for k in range(through.max() + 1)]
+            for values in (rows.score, rows.outcome)
+        )
+        fit = np.interp(rows.score, score, outcome)
+        ends = np.polyfit(score[:2], outcome[:2], 1), np.polyfit(score[-2:], outcome[-2:], 1)
+        fit = np.where(rows.score < score[0], np.polyval(ends[0], rows.score), fit)
+        fit = np.where(rows.score > score[-1], np.polyval(ends[1], rows.score), fit)
         residual, other = w * (rows.outcome - fit), oracle.shared_between(user, item, user, item)
-        for number, label in enumerate((np.zeros(len(w), dtype=int), level[place])):
+        unit = np.sqrt(np.bincount(level, residual**2) / np.bincount(level, w))[level]
+        for number, label in enumerate((np.zeros(len(w), dtype=int), level)):
             near = other & (label[:, None] == label)
-            scale = (np.bincount(label, residual**2) / np.bincount(label, w))[label]
-            sums[number] += residual @ near @ residual / w.sum() ** 2, 2 * (w * scale) @ near @ (w * scale) / w.sum() ** 4
+            sums[number] += residual / unit @ near @ (residual / unit) / w.sum() ** 2, 2 * w @ near @ w / w.sum() ** 4
     z = (sums[:, 0] / np.sqrt(sums[:, 1])).max()
     assert z > 2 and item_share(tally, "user") == pytest.approx(1 - 1 / z**2, rel=1e-9)
 
@@ -111,6 +112,19 @@ def test_the_share_of_items_is_what_rows_say():
 def test_items_that_do_not_matter_mostly_count_for_nothing_and_items_that_do_count_fully():
     shares = [[item_share(es.tally(draw(seed, item_sd=sd), **COLUMNS), "user") for seed in range(30)] for sd in (0.0, 0.3)]
     assert np.mean(shares[0]) < 0.25 and np.median(shares[0]) == 0 and min(shares[1]) > 0.5
+
+
+def test_items_of_costs_that_grow_with_the_score_are_seen_with_few_users():
+    """Forty cities in 120 months: what a month does is a tenth of a city's sales, and the largest sell fifty times the least."""
+    rng = np.random.default_rng(0)
+    user, item = np.repeat(np.arange(40), 120), np.tile(np.arange(120), 40)
+    score = np.exp(4 + rng.normal(size=40))[user] * np.exp(0.15 * rng.normal(size=len(user)))
+    shares = []
+    for effect in (0.0, 0.1):
+        outcome = score * (1 + effect * rng.normal(size=120)[item] + 0.1 * rng.normal(size=len(user)))
+        data = {"s": score, "y": outcome, "g": np.array(["a", "b"])[item % 2], "u": user, "i": item}
+        shares.append(item_share(es.tally(data, **COLUMNS), "user"))
+    assert shares[0] < 0.5 and shares[1] > 0.95
 
 
 def test_without_items_nothing_changes():

@@ -40,10 +40,10 @@ class TwoKeys(Table):
         by_user, both = (f"{self.tests[key].verdict.upper()} ({p_phrase(self.tests[key].p_value)})" for key in ("user", "both"))
         if self.measure == 0:
             return f"Outcomes of one {self.item} are not shown to be alike beyond what the score says, so it changes nothing."
-        times = f"variances are {self.effects['both']:.1f} times those of independent rows"
+        times = f"the variance of a group's mean is {self.effects['both']:.1f} times that of independent rows"
         if self.tests["user"].verdict == self.tests["both"].verdict:
             return f"Allowing for {self.item} as well, {times}; the verdict stays {both}."
-        return f"Allowing for users alone, the verdict would be {by_user}; with {self.item}, {times}, and it is {both}."
+        return f"Allowing for users alone, the verdict would be {by_user}; with {self.item}, {times}, and the verdict is {both}."
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a key: the design effect, the p-value and the verdict."""

@@ -28,7 +28,8 @@ from evenscore.types import Floats, Ints
 KEYS = ("both", "user", "item", "full")
 FEWEST = 20  # of users and of items in a group: with fewer of either nothing is judged
 LEVELS = 16  # at most, of the score, at each of which residuals of an item are looked at together
-LEVEL_USERS = 50  # a level has so many at least
+LEVEL_ROWS = 50  # a level has so many at least
+LEVEL_ITEMS = 10  # items for each level that the pilot curve is drawn through, or it would follow the items
 
 Products = Mapping[tuple[int, int], PairSums]
 
@@ -182,9 +183,10 @@ def item_share(tally: Tally, weighting: str) -> float:
     """The measure s, from 0 to 1, in which items count.
 
     T is what residuals of different users of one item add to the variance, in all groups together, and e its standard error if
-    items did not matter. Then s = max(0, 1 - e^2 / T^2), the share of T that is no noise (James and Stein 1961). T is taken once
-    over whole groups and once level by level of the score, as an item may do well at low scores and badly at high ones, and the
-    larger T / e counts.
+    items did not matter. Then s = max(0, 1 - e^2 / T^2), the share of T that is no noise (James and Stein 1961). Residuals are in
+    units of their spread at the level of the score: where costs are high their noise would hide what items do elsewhere. T is taken
+    once over whole groups and once level by level, as an item may do well at low scores and badly at high ones, and the larger
+    T / e counts.
     """
     if ("share", weighting) not in tally.made:
         sums = np.zeros((2, 2))
@@ -233,45 +235,54 @@ def _pilot_residuals(tally: Tally, group: int, weighting: str) -> _Pilot | None:
     n_cells = tally.lattice.n_cells
     vectors = tally.group_tallies[group].vectors.under(weighting)
     blocks = block_of(n_cells), n_blocks(n_cells)
-    weight, outcome, *squares = (sum_cells(vectors[name], *blocks) for name in ("W", "Y", "V0", "V1", "V2"))
+    weight, outcome, score, *squares = (sum_cells(vectors[name], *blocks) for name in ("W", "Y", "X", "V0", "V1", "V2"))
     if shared is None or not weight.sum() > 0:
         return None
-    fit, level = _pilot(weight, outcome, max(1, min(LEVELS, tally.group_tallies[group].n_users // LEVEL_USERS)))
+    n_levels = min(LEVELS, tally.group_tallies[group].n_rows // LEVEL_ROWS)
+    level = _levels(weight, n_levels)
+    through = _levels(weight, min(n_levels, tally.item_counts[group] // LEVEL_ITEMS))
+    fit = _pilot(weight, outcome, score, through)
     rows = np.maximum(squares[2] - 2 * fit * squares[1] + fit**2 * squares[0], 0)
     return _Pilot(fit, weight, rows, level, shared)
 
 
 def _evidence(tally: Tally, group: int, weighting: str) -> Floats:
-    """T and e^2 of one group: over the whole of it, and level by level, (2, 2); in units of the group's weight."""
+    """T and e^2 of one group: over the whole of it, and level by level, (2, 2); in units of the group's weight.
+
+    One row of a level has the variance rows / V0 and the weight V0 / W, if all of its rows are alike: rows / W.
+    """
     pilot = _pilot_residuals(tally, group, weighting)
     if pilot is None:
         return np.zeros((2, 2))
     other, level = pilot.shared.other, pilot.level
-    residual = other.residual(pilot.fit, pilot.fit)
+    spread, held = (np.bincount(level, own)[level] for own in (pilot.rows, pilot.weight))
+    unit = np.sqrt(np.divide(spread, held, out=np.zeros_like(held), where=held > 0))
+    inverse = np.divide(1, unit, out=np.zeros_like(unit), where=unit > 0)
+    residual = other.residual(pilot.fit, pilot.fit) * np.outer(inverse, inverse)
+    known = np.outer(unit > 0, unit > 0)
     sums = []
-    for label in (np.zeros_like(level), level):
-        same = label[:, None] == label
-        size = np.array([np.bincount(label, own)[label] for own in (pilot.rows, pilot.weight)])
-        # One row of a level has the variance rows / V0 and the weight V0 / W, if all of its rows are alike.
-        scale = np.divide(size[0], size[1], out=np.zeros_like(pilot.weight), where=size[1] > 0)
-        noise = 2 * float((same * other.ww * np.outer(scale, scale)).sum())
-        sums.append([float((same * residual).sum()), noise])
+    for same in (known, known & (level[:, None] == level)):
+        sums.append([float(residual[same].sum()), 2 * float(other.ww[same].sum())])
     total = pilot.weight.sum()
     return np.array(sums) / [total**2, total**4]
 
 
-def _pilot(weight: Floats, outcome: Floats, n_levels: int) -> tuple[Floats, Ints]:
-    """A curve through the means of levels with the same weight each, (n_blocks,), and the level of each block."""
+def _levels(weight: Floats, n_levels: int) -> Ints:
+    """Levels with the same weight each, (n_blocks,)."""
+    n_levels = max(n_levels, 1)
     middle = (np.cumsum(weight) - weight / 2) / weight.sum()
-    level = np.minimum((middle * n_levels).astype(np.int64), n_levels - 1)
-    held = np.bincount(level, weight, minlength=n_levels)
-    used = held > 0
-    middle_of_level = (np.bincount(level, weight * middle, minlength=n_levels)[used]) / held[used]
-    mean = np.bincount(level, outcome, minlength=n_levels)[used] / held[used]
+    return np.minimum((middle * n_levels).astype(np.int64), n_levels - 1)
+
+
+def _pilot(weight: Floats, outcome: Floats, score: Floats, level: Ints) -> Floats:
+    """A curve over the score through the means of levels, (n_blocks,); outcome, score: sums."""
+    held, *sums = (np.bincount(level, own) for own in (weight, outcome, score))
+    mean, place = (own[held > 0] / held[held > 0] for own in sums)
     if len(mean) == 1:
-        return np.full_like(weight, mean[0]), level
-    fit = np.interp(middle, middle_of_level, mean)
-    for end, inner, beyond in ((0, 1, middle < middle_of_level[0]), (-1, -2, middle > middle_of_level[-1])):
-        slope = (mean[inner] - mean[end]) / (middle_of_level[inner] - middle_of_level[end])
-        fit = np.where(beyond, mean[end] + slope * (middle - middle_of_level[end]), fit)
-    return fit, level
+        return np.full_like(weight, mean[0])
+    position = np.divide(score, weight, out=np.zeros_like(score), where=weight > 0)  # what nobody has says nothing
+    fit = np.interp(position, place, mean)
+    for end, inner, beyond in ((0, 1, position < place[0]), (-1, -2, position > place[-1])):
+        slope = (mean[inner] - mean[end]) / (place[inner] - place[end])
+        fit = np.where(beyond, mean[end] + slope * (position - place[end]), fit)
+    return fit
