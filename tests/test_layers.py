@@ -22,6 +22,7 @@ LAYERS = (
         "errors",
         "naming",
         "threads",
+        "ratios",
         "saving",
         "wording",
         "tables",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -28,11 +29,13 @@ from evenscore.tallies.two_way import require_enough
 from evenscore.threads import in_one_thread
 from evenscore.wording import number_text
 
-DRAWS = 4000
+DRAWS = 4000  # the same for every number of users, so that the gap falls as users grow
 MODEL_USERS = 4000  # users of the simulated stand-in when there is no tally; its sums are scaled afterwards
-MOST_USERS = 1e9
+MOST_USERS = 1e9  # a gap that needs more cannot be planned
 HALVINGS = 60  # of a ratio on the scale of logarithms; a dozen do
 BETA = (2, 2)  # of scores that are assumed
+
+Smallest = Callable[[Any, Any, float], float]  # the gap that two groups show with so many times their users
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,29 +200,35 @@ def plan(
     require_groups(tally)
     if source != "assumptions" and tally.item is not None:
         source += f", with more values of {tally.item} in the same measure as more users"
-    chosen = list(itertools.combinations(tally.groups, 2))
-    total = sum(tally.n_users.values())
-    if total == 0:
+    if sum(tally.n_users.values()) == 0:
         raise DataError("the tally has no labelled rows: there is nothing to plan from")
+    chosen = list(itertools.combinations(tally.groups, 2))
     level = alpha / len(chosen)
+    if metric is None:
 
-    if metric is not None:
+        def smallest(a: Any, b: Any, factor: float) -> float:
+            comparison = compare_groups(_scaled(tally, factor), a, b, weighting)
+            return _smallest_gap(comparison, name, alpha=level, power=power, seed=seed)
+
+    else:
         name = f"decision_metrics, {metric}"
         differences = detectable_differences(tally, metric, threshold, positive, weighting)
 
-    def smallest(a: Any, b: Any, factor: float) -> float:
-        if metric is not None:
+        def smallest(a: Any, b: Any, factor: float) -> float:
             return differences((tally.index(a), tally.index(b)), factor, level, power)
-        return _smallest_gap(compare_groups(_scaled(tally, factor), a, b, weighting), name, alpha=level, power=power, seed=seed)
 
-    pairs = []
-    for a, b in chosen:
-        factor = 1.0 if users is None else users / total
-        if gap is not None:
-            factor = _needed(lambda k, a=a, b=b: smallest(a, b, k), gap, total)
-        reached = smallest(a, b, factor) if np.isfinite(factor) else np.nan
-        pairs.append(PlanPair(a, b, tally.n_users[a] * factor, tally.n_users[b] * factor, reached))
-    return Plan(tuple(pairs), power, alpha, name, source)
+    pairs = tuple(_plan_pair(tally, a, b, smallest, gap, users) for a, b in chosen)
+    return Plan(pairs, power, alpha, name, source)
+
+
+def _plan_pair(tally: Tally, a: Any, b: Any, smallest: Smallest, gap: float | None, users: int | None) -> PlanPair:
+    """Two groups with the users that a gap needs, or with so many users in all; of neither, with those of the tally."""
+    total = sum(tally.n_users.values())
+    factor = 1.0 if users is None else users / total
+    if gap is not None:
+        factor = _needed(lambda times: smallest(a, b, times), gap, total)
+    reached = smallest(a, b, factor) if np.isfinite(factor) else np.nan
+    return PlanPair(a, b, tally.n_users[a] * factor, tally.n_users[b] * factor, reached)
 
 
 def _assumed(rows_per_user: Any, correlation: float, rate: float, score: Any, ratio: float, seed: int) -> Tally:
@@ -267,7 +276,7 @@ def _smallest_gap(comparison: Comparison, method: str, *, alpha: float, power: f
     return detectable_gap(method, draw(evidence, CommonNormals(seed), DRAWS), alpha, power)
 
 
-def _needed(smallest: Any, gap: float, total: int) -> float:
+def _needed(smallest: Callable[[float], float], gap: float, total: int) -> float:
     """How many times the users are needed, by bisection; the smallest gap falls as users grow."""
     low, high = 20 / total, 1.0
     while smallest(high) > gap:  # at most 1 + log4(MOST_USERS / total) times

@@ -14,10 +14,10 @@ from evenscore.estimation.smoothing import Smoothing, unsmoothed
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Ints
 
-KNOTS_A_BANDWIDTH = 2
-FEWEST_KNOTS, MOST_KNOTS = 17, 257
+KNOTS_A_BANDWIDTH = 2  # between which a map is a straight line
+FEWEST_KNOTS, MOST_KNOTS = 17, 257  # also of a wide bandwidth, and of a narrow one
 ENOUGH_USERS = 20  # effective users that a knot should rest on
-WIDENINGS = 6
+WIDENINGS = 6  # of the bandwidth, at most, where a knot rests on too few users
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,12 +37,30 @@ def onnx_model(calibrator: Calibrator, on_unknown: str = "null") -> Any:
         raise EvenscoreError("ONNX export needs onnx: install evenscore[onnx]") from None
     integers = all(type(group) is int and is_int64(group) for group in calibrator.groups)
     labels = list(calibrator.groups) if integers else _texts(calibrator)
-    tables = _tables(calibrator, on_unknown)
-    constants = [numpy_helper.from_array(array, name) for name, array in tables.items()]
-    coding: dict[str, Any] = {"values_int64s": list(range(len(labels))), "default_int64": len(labels)}
-    coding["keys_int64s" if integers else "keys_strings"] = labels
+    places: dict[str, Any] = {"values_int64s": list(range(len(labels))), "default_int64": len(labels)}
+    places["keys_int64s" if integers else "keys_strings"] = labels
+    group_type = TensorProto.INT64 if integers else TensorProto.STRING
+    graph = helper.make_graph(
+        [helper.make_node("LabelEncoder", ["group"], ["place"], domain="ai.onnx.ml", **places), *_steps()],
+        "evenscore_calibrator",
+        [
+            helper.make_tensor_value_info("score", TensorProto.DOUBLE, ["rows"]),
+            helper.make_tensor_value_info("group", group_type, ["rows"]),
+        ],
+        [helper.make_tensor_value_info("calibrated", TensorProto.DOUBLE, ["rows"])],
+        [numpy_helper.from_array(array, name) for name, array in _tables(calibrator, on_unknown).items()],
+    )
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
+    model = helper.make_model(graph, opset_imports=opsets, producer_name="evenscore", ir_version=8)
+    checker.check_model(model)
+    return model
+
+
+def _steps() -> list[Any]:
+    """From the place of a row's group to its calibrated score: the last piece that begins at or below the score, and its line."""
+    from onnx import TensorProto, helper
+
     steps = [
-        helper.make_node("LabelEncoder", ["group"], ["place"], domain="ai.onnx.ml", **coding),
         helper.make_node("Unsqueeze", ["score", "one"], ["column"]),
         helper.make_node("Gather", ["starts", "place"], ["own_starts"]),
         helper.make_node("GreaterOrEqual", ["column", "own_starts"], ["reached"]),
@@ -54,7 +72,8 @@ def onnx_model(calibrator: Calibrator, on_unknown: str = "null") -> Any:
     for name in ("origin", "value", "slope"):
         steps.append(helper.make_node("Gather", [f"{name}s", "place"], [f"own_{name}s"]))
         steps.append(helper.make_node("GatherElements", [f"own_{name}s", "piece"], [name], axis=1))
-    steps += [
+    return [
+        *steps,
         helper.make_node("Sub", ["column", "origin"], ["distance"]),
         helper.make_node("Mul", ["slope", "distance"], ["rise"]),
         helper.make_node("Add", ["value", "rise"], ["found"]),
@@ -62,21 +81,6 @@ def onnx_model(calibrator: Calibrator, on_unknown: str = "null") -> Any:
         helper.make_node("Where", ["missing", "column", "found"], ["kept"]),
         helper.make_node("Squeeze", ["kept", "one"], ["calibrated"]),
     ]
-    group_type = TensorProto.INT64 if integers else TensorProto.STRING
-    graph = helper.make_graph(
-        steps,
-        "evenscore_calibrator",
-        [
-            helper.make_tensor_value_info("score", TensorProto.DOUBLE, ["rows"]),
-            helper.make_tensor_value_info("group", group_type, ["rows"]),
-        ],
-        [helper.make_tensor_value_info("calibrated", TensorProto.DOUBLE, ["rows"])],
-        constants,
-    )
-    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
-    model = helper.make_model(graph, opset_imports=opsets, producer_name="evenscore", ir_version=8)
-    checker.check_model(model)
-    return model
 
 
 def _texts(calibrator: Calibrator) -> list[str]:

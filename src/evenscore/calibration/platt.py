@@ -15,7 +15,7 @@ from evenscore.types import Floats
 
 NEAREST = 1e-6  # a logit is taken of nothing nearer to 0 or 1
 PRIOR = 1 / 5**2  # a user's worth of doubt that b0 is far from 0 and b1 from 1; keeps separated data finite
-KNOTS = 97
+KNOTS = 97  # evenly along the score, and as many along its logit
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,9 @@ class Verification(Table):
 
     before, after: parity tests with the old and the calibrated scores; ordering_before, ordering_after: whether a higher score
     ever stands for a lower outcome. accuracy: by group, all groups together last (group None). unseen: how it is known that the
-    calibrator has not seen these users (by_item: these items). means:
-    mean outcome and mean calibrated score, per user and per row, by group, all groups
-    together last; empty when every user has one row, or scores keep the scale of a reference. other_scales: scales on which what is
-    left would lie within the tolerance, when it does not on the one that was tested.
+    calibrator has not seen these users (by_item: these items). means: mean outcome and mean calibrated score, per user and per
+    row, by group, all groups together last; empty when every user has one row, or scores keep the scale of a reference.
+    other_scales: scales on which what is left would lie within the tolerance, when it does not on the one that was tested.
 
     Examples
     --------
@@ -313,30 +312,20 @@ def verify(
     """
     if not isinstance(calibrator, Calibrator):
         raise OptionError(f"es.verify takes a calibrator first, not a {type(calibrator).__name__}; make one with es.calibrate")
-    if isinstance(data, Tally):
-        if split is not None or options:
-            given = ["split"] * (split is not None) + list(options)
-            raise OptionError(f"{given[0]}= belongs to es.tally; this tally is made already")
-        tally = data
-    else:
-        columns = {"score": score, "outcome": outcome, "group": group, "user": user, "item": item}
-        tally = _tally(calibrator, data, columns, split, options)
+    columns = {"score": score, "outcome": outcome, "group": group, "user": user, "item": item}
+    tally = _tally(calibrator, data, columns, split, options)
     use_columns(tally.columns)
     words = require_unseen(calibrator, tally, key, unseen)
     weighting = weighting or calibrator.weighting
     repaired = calibrated_tally(tally, calibrator, on_unknown)
-    both = (tally, repaired)
     counted = calibrator.reference is None and tally.n_rows != tally.n_users
     shared: dict[str, Any] = {"tolerance": tolerance, "alpha": alpha, "reference": reference, "weighting": weighting, "seed": seed}
-    before, after = (parity_test(scored, method=method, **shared) for scored in both)
-    ordering_before, ordering_after = (ordering_test(scored, **shared) for scored in both)
-    accuracy = accuracies(tally, calibrator, on_unknown, weighting, alpha, same_scale)
     verification = Verification(
-        before=before,
-        after=after,
-        ordering_before=ordering_before,
-        ordering_after=ordering_after,
-        accuracy=accuracy,
+        before=parity_test(tally, method=method, **shared),
+        after=parity_test(repaired, method=method, **shared),
+        ordering_before=ordering_test(tally, **shared),
+        ordering_after=ordering_test(repaired, **shared),
+        accuracy=accuracies(tally, calibrator, on_unknown, weighting, alpha, same_scale),
         unseen=words,
         frame_kind=tally.frame_kind,
         means=mean_shifts(repaired, alpha) if counted else (),
@@ -353,7 +342,12 @@ def verify(
 
 
 def _tally(calibrator: Calibrator, data: Any, columns: dict[str, Any], split: str | None, options: dict[str, Any]) -> Tally:
-    """The tally of the data, on the columns and outside the users that the calibrator was fitted on."""
+    """The tally that is given, or that of the data on the columns and outside the users that the calibrator was fitted on."""
+    if isinstance(data, Tally):
+        if split is not None or options:
+            given = ["split"] * (split is not None) + list(options)
+            raise OptionError(f"{given[0]}= belongs to es.tally; this tally is made already")
+        return data
     known = calibrator.columns
     for role in columns:
         if columns[role] is None and known is not None:

@@ -20,9 +20,9 @@ from evenscore.types import Array, Ints
 
 Codes = NDArray[np.integer[Any]]
 
-FOLDS = 10
-PRIME = 2**31 - 1
-CHUNK = 1 << 16
+FOLDS = 10  # of users: fitting on nine and scoring on one
+PRIME = 2**31 - 1  # of ``hash_integers``: products of two remainders stay below 2^63
+CHUNK = 1 << 16  # rows at a time: what is made of them stays in the cache
 MOST_BITS = 2**10  # integers beyond are hashed by their hexadecimal digits: Python does not write thousands of decimal ones
 MOST_DIGITS = 300  # decimals with more of them are hashed as they are written
 FINER = ("ns", "ps", "fs", "as")  # units below a microsecond

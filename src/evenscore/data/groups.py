@@ -14,7 +14,7 @@ from evenscore.data.coding import encode_integers, plain_decimal
 from evenscore.data.columns import Column, codes_of, find_column, shortened
 from evenscore.errors import DataError, OptionError
 
-MAX_GROUPS = 200
+MAX_GROUPS = 200  # codes are 8 bits
 DIGITS = {"decimal": 100}  # after the point, of text that is no moment
 
 

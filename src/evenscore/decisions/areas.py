@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.estimation.inference import correlation, draw_normal, normal_quantile, seeded, welch_t
+from evenscore.estimation.inference import DRAWS, RESOLVED, correlation, draw_normal, normal_quantile, seeded, welch_t
 from evenscore.estimation.multiplicity import single_step
 from evenscore.estimation.pairwise import index_pairs
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
-
-DRAWS, RESOLVED = 5000, 20
 
 
 @dataclass(frozen=True, slots=True)

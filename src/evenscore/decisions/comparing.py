@@ -16,6 +16,7 @@ from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
 from evenscore.marginal.levels import Differences
 from evenscore.parity.joint import FEWEST_DRAWS, MOST_DRAWN
+from evenscore.ratios import ratio
 from evenscore.tables import label_text
 from evenscore.types import Floats, Ints, Mask
 from evenscore.wording import p_text
@@ -104,7 +105,7 @@ def _ratio(differences: Differences[Levels]) -> Floats:
     """The estimate on the left over that on the right; over 0 there is none."""
     level = differences.levels.level
     bottom = level[differences.right]
-    return np.divide(level[differences.left], bottom, out=np.full_like(bottom, np.nan), where=bottom > 0)
+    return ratio(level[differences.left], bottom, np.nan)
 
 
 def _numbers(differences: Differences[Levels], asked: Comparing, critical: float) -> dict[str, Floats]:

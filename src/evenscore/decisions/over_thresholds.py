@@ -27,7 +27,7 @@ from evenscore.wording import number_text
 
 SHOWN = (SELECTION, "tpr", "fpr", "ppv")
 NUMBERS = ("estimate", "ci_low", "ci_high", "band_low", "band_high")
-N_THRESHOLDS = 33
+N_THRESHOLDS = 33  # that are looked at unless some are given
 MOST_THRESHOLDS = 512
 
 

@@ -13,6 +13,7 @@ from evenscore.estimation.inference import correlation
 from evenscore.estimation.laws import stack
 from evenscore.estimation.spreads import BORROWED_EVENTS, Dependence, RateLaw, common_correlation, rate_law
 from evenscore.marginal.levels import Differences
+from evenscore.ratios import ratio
 from evenscore.types import Floats, Ints
 
 Limited = tuple[Floats, Floats, Floats]  # a rate, its lower limit and its upper one
@@ -107,7 +108,7 @@ def ratio_limits(left_rate: Limited, right_rate: Limited, together: Floats) -> t
         return top, bottom, middle + np.sqrt(np.maximum(middle**2 - top * bottom, 0))
 
     top, _, below = root(low_a, high_b)
-    lower = np.divide(top, below, out=np.zeros_like(top), where=below > 0)
+    lower = ratio(top, below)
     _, bottom, above = root(high_a, low_b)
-    upper = np.divide(above, bottom, out=np.full_like(above, np.inf), where=bottom > 0)
+    upper = ratio(above, bottom, np.inf)
     return np.maximum(lower, 0), upper

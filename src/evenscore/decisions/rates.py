@@ -17,6 +17,7 @@ import numpy as np
 from evenscore.errors import require_option
 from evenscore.estimation.spreads import Around, alike_pairs, rate_spread
 from evenscore.marginal.cut import POSITIVE, require_inside, require_score, thresholds_of
+from evenscore.ratios import ratio
 from evenscore.tallies.everyone import all_pairs, has_unlabelled
 from evenscore.tallies.group_sums import CellSums, HigherSums
 from evenscore.tallies.pairs import PairMatrices
@@ -144,12 +145,12 @@ class GroupRates:
     @property
     def estimate(self) -> Floats:
         """The metrics; nan where there are no rows that they are about."""
-        return np.divide(self.events, self.about, out=np.full_like(self.about, np.nan), where=self.about > 0)
+        return ratio(self.events, self.about, np.nan)
 
     @property
     def matrix(self) -> Floats:
         """What makes rates of sums, (n, n)."""
-        return np.diag(np.divide(1.0, self.about, out=np.zeros_like(self.about), where=self.about > 0))
+        return np.diag(ratio(1.0, self.about))
 
     @property
     def pairs(self) -> PairMatrices:
@@ -160,7 +161,7 @@ class GroupRates:
     def effective_users(self) -> Floats:
         """How many users each metric rests on; nan where that is not known."""
         squares = np.diag(self.pairs.ww)
-        users = np.divide(self.about**2, squares, out=np.zeros_like(self.about), where=squares > 0)
+        users = ratio(self.about**2, squares)
         return np.where(self.known, users, np.nan)
 
 
@@ -262,9 +263,9 @@ def _as_cells(
     held = dict.fromkeys(CellSums.__slots__, flat) | {"W": about, "Y": events, "V0": about2, "V1": events2, "V2": events2}
     higher = None if cubes is None else HigherSums(**dict.fromkeys(HigherSums.__slots__, flat) | {"T0": cubes})
     metrics = replace(view, cells=cells, sums=CellSums(**held), score=flat, higher=higher, pairs_at=lambda _: pairs)
-    fit = np.divide(events, about, out=np.zeros_like(about), where=about > 0)
+    fit = ratio(events, about)
     if cubes is None:  # see ``Around.of``
-        cubes = np.divide(about2**2, about, out=np.zeros_like(about), where=about > 0)
+        cubes = ratio(about2**2, about)
     around = Around(
         view=metrics,
         fit=fit,

@@ -12,6 +12,7 @@ from evenscore.decisions.rate_laws import Levels
 from evenscore.decisions.rates import RateTable, Selection
 from evenscore.estimation.laws import Law
 from evenscore.estimation.spreads import RateLaw
+from evenscore.ratios import ratio
 from evenscore.tallies.view import GroupView, quantiles
 from evenscore.types import Floats
 
@@ -87,7 +88,7 @@ def with_median_error(levels: Levels, table: RateTable, density: Floats) -> Leve
     cover = events @ pairs["yy"] @ events.T + events @ pairs["yw"] @ rows.T
     cover += rows @ pairs["wy"] @ events.T + rows @ pairs["ww"] @ rows.T
     own = np.diag(levels.cover)
-    factor = np.maximum(np.divide(np.diag(cover), own, out=np.ones_like(own), where=own > 0), LEAST)
+    factor = np.maximum(ratio(np.diag(cover), own, 1.0), LEAST)
     return replace(levels, side=_scaled(levels.side, factor), cover=cover)
 
 

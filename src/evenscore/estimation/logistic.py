@@ -7,7 +7,7 @@ import numpy as np
 from evenscore.tallies.axis import backward
 from evenscore.types import Floats
 
-STEPS = 50
+STEPS = 50  # of Newton's method; a dozen do
 HALVINGS = 100  # a step that helps nowhere within rounding is none
 
 

@@ -35,10 +35,10 @@ from evenscore.types import Floats
 __all__ = ["METHODS", "CalibrationError", "ErrorDifference", "ErrorEstimate", "calibration_error"]
 
 
-FEW_USERS = 30
+FEW_USERS = 30  # of fewer the limits are called rough
 ENDLESS = 5.0  # times the root mean square of outcome minus score
 NEAR_ZERO = 1 / 3  # of the upper limit: below this the lower one is near zero
-MAX_PAIRS = 200
+MAX_PAIRS = 200  # of groups whose errors are compared
 
 Move = tuple[Floats, Floats]  # reach and centre of a ``Size``, at every cell of the lattice
 

@@ -21,7 +21,7 @@ from evenscore.types import Floats
 
 Statistics = Callable[[float], Floats]
 
-STEPS = 14
+STEPS = 14  # halvings, which tell a limit to a sixteen-thousandth of where it was looked for
 GROWTHS = 52  # by half each: an upper limit a billion times what was seen is none
 
 

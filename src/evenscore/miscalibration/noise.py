@@ -36,7 +36,7 @@ from evenscore.miscalibration.measure import Measure, small_sample_factor
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
-DRAWS = 2000
+DRAWS = 2000  # limits at 2.5 % rest on the 50 most extreme
 MOST = 1e15  # units, which single precision holds and multiplies
 BENDS = np.linspace(-3.5, 3.5, 9)  # normal quantiles at which a law is worked out
 NEARNESS = np.exp(-(BENDS**2) / 4)  # how much a cubic should fit at each of them: the root of the normal density

@@ -9,8 +9,8 @@ from evenscore.miscalibration.measure import Measure
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
-POINTS = 512
-WAVES = 512
+POINTS = 512  # t at which the integral is taken
+WAVES = 512  # of the kernel: at the narrowest width the last weighs exp(-5)
 NARROWEST = 0.002  # about a cell
 STEPS = 20  # halvings, which tell widths a millionth apart
 

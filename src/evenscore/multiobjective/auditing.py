@@ -20,7 +20,7 @@ from evenscore.parity.parity_result import ParityTest
 from evenscore.tables import as_frame, json_ready, values_of
 from evenscore.threads import in_one_thread
 from evenscore.types import Say
-from evenscore.wording import number_text, p_text
+from evenscore.wording import dropped_words, number_text, p_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class ObjectivesAudit(VerdictTable):
             notes.append(
                 "labelled rows: " + ", ".join(f"{name} {n:,}" for name, n in self.labelled.items()) + f" of {self.n_rows:,}"
             )
-        notes += [f"{n:,} {'row' if n == 1 else 'rows'} left out: {name} is null" for name, n in self.dropped.items()]
+        notes += dropped_words(self.dropped)
         notes.append("p adjusted for the objectives and the blend by Holm's method")
         return notes
 

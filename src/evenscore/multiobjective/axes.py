@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenscore.errors import DataError, require_option, shortened
-from evenscore.tallies.axis import forward
+from evenscore.tallies.axis import TAIL, forward
 from evenscore.types import Array, Floats, Ints
 
 SCALES = ("auto", "score", "logit")
 NODES = {1: 256, 2: 96, 3: 32, 4: 16}  # nodes an axis by the number of scores; a bandwidth spans several of them
 INSIDE = 1e-6  # a probability of 0 or 1 is taken this far inside on the logit scale
-TAIL = 0.0005
-SAMPLE = 1_000_000
+SAMPLE = 1_000_000  # rows that the ends of an axis are found from
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from evenscore.naming import GroupNames
 from evenscore.saving import as_path
 from evenscore.tables import Table, label_text
 from evenscore.types import Array, Floats, Mask
+from evenscore.wording import dropped_words
 
 COUNTS = ("rows", "outside", "far", "null_scores")
 
@@ -212,21 +213,21 @@ class JointCalibrator(Table):
         """One row for each group and objective: users and rows with a label, the method and its squared error on users left out."""
         if self.single is not None:
             return [
-                {"group": each.group, "outcome": self.outcomes[0], "users": each.users, "rows": each.rows, "method": each.words}
-                for each in self.single.maps
+                {"group": own.group, "outcome": self.outcomes[0], "users": own.users, "rows": own.rows, "method": own.words}
+                for own in self.single.maps
             ]
         return [
             {
-                "group": each.group,
+                "group": maps.group,
                 "outcome": outcome,
-                "users": mine.users,
-                "rows": mine.rows,
-                "method": mine.method,
-                "risk": mine.risk.get(mine.method, np.nan),
-                "reason": mine.reason,
+                "users": own.users,
+                "rows": own.rows,
+                "method": own.method,
+                "risk": own.risk.get(own.method, np.nan),
+                "reason": own.reason,
             }
-            for each in self.maps
-            for outcome, mine in zip(self.outcomes, each.objectives, strict=True)
+            for maps in self.maps
+            for outcome, own in zip(self.outcomes, maps.objectives, strict=True)
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -240,8 +241,7 @@ class JointCalibrator(Table):
         return f"Joint calibrator of {len(self.groups)} groups ({pairs}), weighted per {self.weighting}"
 
     def _notes(self) -> list[str]:
-        notes = [f"{n:,} {'row' if n == 1 else 'rows'} left out: {name} is null" for name, n in self.dropped.items()]
-        return notes + [f"{label_text(group)}: {reason}" for group, reason in self.reasons.items()]
+        return dropped_words(self.dropped) + [f"{label_text(group)}: {reason}" for group, reason in self.reasons.items()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,9 @@ from evenscore.wording import number_text
 
 PLACES = 25  # combinations of scores to look at, spread like the people
 SAMPLE = 4000  # rows that say how people are spread
-ROUNDS = 10
+ROUNDS = 10  # of k-means, whose centres need not be its last
 SHARES = {"sup": 2 / 3, "l2": 1 / 3}  # of the level, to the largest deviation and to the sum of squares
-STEP = 1 << 16
+STEP = 1 << 16  # rows at a time: their kernels stay in memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from evenscore.types import Floats, Ints
 
 MANY_ROWS = 300_000  # of a group, beyond which rows are gathered into cells
 CELLS = {1: 4096, 2: 160, 3: 48, 4: 20}  # cells an axis by the number of scores
-STEP = 1 << 18
+STEP = 1 << 18  # rows at a time
 
 
 @dataclass(frozen=True, slots=True)

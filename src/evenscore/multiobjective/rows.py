@@ -21,7 +21,7 @@ from evenscore.naming import use_columns
 from evenscore.saving import pack_label
 from evenscore.types import Array, Floats, Ints, Mask, Say
 
-N_FOLDS = 5
+N_FOLDS = 5  # of users: each is left out of one fit
 SPARSE = 50_000_000  # a table of (user, group) larger than this, and ids are renumbered first
 
 
@@ -121,26 +121,21 @@ def observe_jointly(data: Any, spec: ObjectivesSpec, say: Say | None = None) -> 
     """Check and code the columns of any data that ``es.tally`` takes."""
     roles = {"score": list(spec.scores), "outcome": list(spec.outcomes), "group": spec.group, "user": spec.user}
     table, kind = open_table(collect(data, roles | {"weight": spec.weight}, say))
-    score_columns, outcome_columns = _find_each(table, spec.scores, "score"), _find_each(table, spec.outcomes, "outcome")
-    others = group_columns(table, spec.group)
-    others += [find_column(table, name, role) for role, name in (("user", spec.user), ("weight", spec.weight)) if name is not None]
-    common_length(table, [*score_columns, *outcome_columns, *others])
-    kept, labelled, dropped = _without_nulls([*score_columns, *others], outcome_columns, spec.nulls)
+    columns = _Columns.find(table, spec)
+    common_length(table, [*columns.scores, *columns.outcomes, *columns.others])
+    kept, labelled, dropped = _without_nulls([*columns.scores, *columns.others], columns.outcomes, spec.nulls)
     if kept is not None:
-        score_columns, outcome_columns, others = (
-            [column.take(kept) for column in columns] for columns in (score_columns, outcome_columns, others)
-        )
+        columns = columns.take(kept)
         labelled = [None if known is None else known[kept] for known in labelled]
-    for column, known in zip(outcome_columns, labelled, strict=True):
+    for column, known in zip(columns.outcomes, labelled, strict=True):
         if known is not None and not known.any():
             raise DataError(f"{column} is null in all {len(column):,} rows: nothing is labelled")
-    grouping = [column for column in others if column.role == "group"]
-    user, weight = (next((column for column in others if column.role == role), None) for role in ("user", "weight"))
-    scores = [_varying_numbers(column) for column in score_columns]
-    outcomes = [numbers_in(column, known=known) for column, known in zip(outcome_columns, labelled, strict=True)]
-    group, groups = groups_of(grouping)
-    use_columns(Columns("", "", tuple(column.name for column in grouping), None))
-    users, fold = _code_users(independent_users(len(group)) if user is None else users_of(user), len(groups))
+    scores = [_varying_numbers(column) for column in columns.scores]
+    outcomes = [numbers_in(column, known=known) for column, known in zip(columns.outcomes, labelled, strict=True)]
+    group, groups = groups_of(columns.group)
+    use_columns(Columns("", "", columns.names.group, None))
+    given_users = independent_users(len(group)) if columns.user is None else users_of(columns.user)
+    users, fold = _code_users(given_users, len(groups))
     rows = JointRows(
         scores=tuple(scores),
         outcomes=tuple(outcomes),
@@ -150,14 +145,8 @@ def observe_jointly(data: Any, spec: ObjectivesSpec, say: Say | None = None) -> 
         groups=groups,
         users=users,
         fold=fold,
-        columns=JointColumns(
-            scores=tuple(column.name for column in score_columns),
-            outcomes=tuple(column.name for column in outcome_columns),
-            group=tuple(column.name for column in grouping),
-            user=None if user is None else user.name,
-            weight=None if weight is None else weight.name,
-        ),
-        weight=None if weight is None else weights_of(weight),
+        columns=columns.names,
+        weight=None if columns.weight is None else weights_of(columns.weight),
         dropped=dropped,
         frame=kind,
     )
@@ -166,6 +155,54 @@ def observe_jointly(data: Any, spec: ObjectivesSpec, say: Say | None = None) -> 
         rows = _only_users(rows, Split.parse(spec.split))
     _require_labels(rows)
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The columns of the data by what they are for."""
+
+    scores: list[Column]
+    outcomes: list[Column]
+    group: list[Column]
+    user: Column | None
+    weight: Column | None
+
+    @classmethod
+    def find(cls, table: Any, spec: ObjectivesSpec) -> _Columns:
+        """Those that are asked for."""
+        return cls(
+            scores=_find_each(table, spec.scores, "score"),
+            outcomes=_find_each(table, spec.outcomes, "outcome"),
+            group=group_columns(table, spec.group),
+            user=None if spec.user is None else find_column(table, spec.user, "user"),
+            weight=None if spec.weight is None else find_column(table, spec.weight, "weight"),
+        )
+
+    @property
+    def others(self) -> list[Column]:
+        """All but scores and outcomes."""
+        return [*self.group, *(column for column in (self.user, self.weight) if column is not None)]
+
+    @property
+    def names(self) -> JointColumns:
+        """What each column is called."""
+        return JointColumns(
+            scores=tuple(column.name for column in self.scores),
+            outcomes=tuple(column.name for column in self.outcomes),
+            group=tuple(column.name for column in self.group),
+            user=None if self.user is None else self.user.name,
+            weight=None if self.weight is None else self.weight.name,
+        )
+
+    def take(self, rows: Ints) -> _Columns:
+        """Only some rows."""
+        return _Columns(
+            scores=[column.take(rows) for column in self.scores],
+            outcomes=[column.take(rows) for column in self.outcomes],
+            group=[column.take(rows) for column in self.group],
+            user=None if self.user is None else self.user.take(rows),
+            weight=None if self.weight is None else self.weight.take(rows),
+        )
 
 
 def _only_weighty(rows: JointRows) -> JointRows:

@@ -36,9 +36,9 @@ from evenscore.tallies.tally_state import SKETCH, Tally
 from evenscore.types import Array
 
 MAGIC = b"evenscore tally\n"
-VERSION = 2
+VERSION = 2  # of the format; 1 is that of 0.1.0
 PREFIX = struct.Struct("<16sIQ")
-DIGEST = 32
+DIGEST = 32  # bytes of a SHA-256
 FLOAT = "<f8"
 MAX_BYTES = 1 << 32  # unpacked; 200 large groups and the sums between them stay below
 # A file of few bytes may be unpacked to many only if it was made to: sums of people take 3 to 30 times their packed bytes. Beyond

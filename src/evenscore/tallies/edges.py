@@ -14,12 +14,12 @@ from evenscore.tallies.axis import backward, forward
 from evenscore.types import Floats, Ints
 
 MAX_CELLS = 512
-CHUNK = 1 << 16
-IN_CACHE = 1 << 13
+CHUNK = 1 << 16  # scores at a time
+IN_CACHE = 1 << 13  # of which the steps of a look-up stay in the nearest cache
 IN_LOGITS = 0.6  # of the cells of [0, 1] are equal steps of the logit, the others equal steps of the score
 FINEST = 1e-6  # below it, and above 1 less it, scores share an end cell
 EXACT = 2.0**30  # edges are multiples of its inverse: the same on every machine, and just as far from 1 as from 0
-HALVINGS = 60
+HALVINGS = 60  # until a double has no more digits
 BUCKET_BITS = 52 - 7  # of a double that do not name its bucket: 2^7 buckets for each factor of two, narrower than any cell
 
 

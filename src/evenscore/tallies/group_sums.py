@@ -8,6 +8,7 @@ from typing import cast
 
 import numpy as np
 
+from evenscore.ratios import ratio
 from evenscore.tallies.blocks import BLOCKS, COUNTED, FOLDED, HIGHER, VECTORS, Blocks
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.moments import Sums, sum_cells
@@ -45,7 +46,7 @@ class CellSums:
     def placed(cls, lattice: Lattice, sums: Mapping[str, Floats]) -> CellSums:
         """The sums, W to N, with the position, width and tilt of their cells."""
         weight = sums["W"]
-        mean = np.divide(sums["X"], weight, out=np.full_like(weight, np.nan), where=weight > 0)
+        mean = ratio(sums["X"], weight, np.nan)
         tilt = np.where(weight > 0, sums["XY"] - np.nan_to_num(mean) * sums["Y"], 0.0) * lattice.axis_slopes(mean)
         return cls(**sums, position=lattice.positions(mean), width=lattice.cell_widths, tilt=tilt)
 

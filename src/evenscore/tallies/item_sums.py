@@ -21,7 +21,7 @@ from evenscore.types import Floats, Ints
 BLOCKS = 64  # item sums are kept for at most so many blocks of neighbouring cells
 MOST_LINES = 1 << 20  # 44 bytes each; beyond them only their products are kept, and the tally cannot be added to others
 MOST_COLUMNS = 1 << 12  # blocks of all groups: their products take a gigabyte
-OWNERS_AT_ONCE = 2048
+OWNERS_AT_ONCE = 2048  # rows of the dense matrix
 CHUNK = 1 << 18  # lines at a time
 LONG = 6  # an owner of lines is a row of a dense matrix from 1 / LONG of the columns on; measured
 SUMS = Moments.single(w=Factor(), y=Factor(y=1))

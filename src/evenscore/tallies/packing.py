@@ -11,8 +11,8 @@ from evenscore.data.observations import Observations
 from evenscore.tallies.lattice import Lattice
 from evenscore.types import Array, Ints, Mask
 
-CHUNK = 1 << 16
-KEY_BITS = 63
+CHUNK = 1 << 16  # rows at a time: what is made of them stays in the cache
+KEY_BITS = 63  # of an integer that is not negative
 PASS_BITS = 2  # keys longer by so much are made in 2, 4 passes over the rows; codes of users are made denser beyond
 
 

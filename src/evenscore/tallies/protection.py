@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from evenscore.ratios import ratio
 from evenscore.tallies.group_sums import GroupTally
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.moments import Sums
@@ -73,10 +74,6 @@ def _diagonal(group: GroupTally, name: str) -> Floats:
     return sums
 
 
-def _ratio(top: Floats, bottom: Floats) -> Floats:
-    return np.divide(top, bottom, out=np.zeros(np.broadcast_shapes(top.shape, bottom.shape)), where=bottom > 0)
-
-
 # Clipping: what one person could dominate
 
 
@@ -99,14 +96,14 @@ def clipped(tally: Tally, cells: Ints) -> Tally:
         most = DOMINANT * _typical_square(squares, ww[:, near]) * heavy[:, [cell]]
         own = cells[near] == cell
         inside = cells == cell
-        scale[:, inside] = np.sqrt(np.where(squares > most, _ratio(np.broadcast_to(most, squares.shape), squares), 1.0))[:, own]
+        scale[:, inside] = np.sqrt(np.where(squares > most, ratio(np.broadcast_to(most, squares.shape), squares), 1.0))[:, own]
         shift[:, inside] = (1 - scale[:, inside]) * centre
     return _transformed(tally, scale, shift)
 
 
 def _typical_means(outcome: Floats, weight: Floats) -> Floats:
     """The median of the cells' means, by group; of all groups for one with few cells."""
-    means = _ratio(outcome, weight)
+    means = ratio(outcome, weight)
     every = means[weight > 0]
     of_groups = [mean[used] for mean, used in zip(means, weight > 0, strict=True)]
     return np.array([np.median(own if len(own) >= FEW else every) for own in of_groups])
@@ -132,7 +129,7 @@ def rounded(tally: Tally) -> Tally:
     """
     tally = _recentred(tally)
     weights = [group.vectors["W"] for group in tally.group_tallies]
-    means = [_ratio(group.vectors["Y"], weight) for group, weight in zip(tally.group_tallies, weights, strict=True)]
+    means = [ratio(group.vectors["Y"], weight) for group, weight in zip(tally.group_tallies, weights, strict=True)]
     ones = [np.ones_like(mean) for mean in means]
     residual = _transformed(tally, ones, [-mean for mean in means])
     sizes = _sizes(residual)
@@ -140,7 +137,7 @@ def rounded(tally: Tally) -> Tally:
     phase = _phases(np.arange(tally.lattice.n_cells))
     shifts = []
     for group, weight, size in zip(tally.group_tallies, weights, sizes, strict=True):
-        shifts.append(_ratio(_binned(group.vectors["Y"], _step(size), phase) * (weight > 0), weight))
+        shifts.append(ratio(_binned(group.vectors["Y"], _step(size), phase) * (weight > 0), weight))
     own = residual.group_tallies
     groups = tuple(
         group.with_blocks(vectors=_rounded_vectors(group.vectors, size, widths, phase))
@@ -171,7 +168,7 @@ def _sizes(residual: Tally) -> list[Floats]:
     """At most how far one person moves a cell's total, (2, n_cells) a group; no less than half of what is usual of all cells."""
     squares = [np.maximum(_diagonal(group, "yy"), 0) for group in residual.group_tallies]
     weights = [_diagonal(group, "ww") for group in residual.group_tallies]
-    usual = _ratio(sum(square.sum(axis=1) for square in squares), sum(weight.sum(axis=1) for weight in weights))[:, None]
+    usual = ratio(sum(square.sum(axis=1) for square in squares), sum(weight.sum(axis=1) for weight in weights))[:, None]
     return [np.sqrt(np.maximum(square, 0.5 * usual * weight)) for square, weight in zip(squares, weights, strict=True)]
 
 
@@ -180,7 +177,7 @@ def _rounded_vectors(sums: Sums, size: Floats, widths: Floats, phase: Floats) ->
     used, nothing = weight > 0, np.zeros_like(weight)
     squares = _binned(sums["Y2"], _step(sums["Y2"]), phase) * used
     tilt = _binned(sums["XY"], _step(size) * widths, phase) * used
-    return sums.with_sums(Y=nothing, XY=tilt, Y2=squares, V1=nothing, V2=squares * _ratio(sums["V0"], weight))
+    return sums.with_sums(Y=nothing, XY=tilt, Y2=squares, V1=nothing, V2=squares * ratio(sums["V0"], weight))
 
 
 def _rounded_squares(group: GroupTally) -> Floats:
@@ -197,7 +194,7 @@ def _rounded_pairs(sums: PairSums, groups: tuple[GroupTally, GroupTally], sizes:
     c, d = np.divmod(sums.pairs, sums.n_cells)
     own = np.asarray((c == d) & sums.within)
     ww, yy = sums["ww"], np.where(own, 0.0, sums["yy"])
-    left, right = (np.sqrt(_ratio(_rounded_squares(group), _diagonal(group, "ww"))) for group in groups)
+    left, right = (np.sqrt(ratio(_rounded_squares(group), _diagonal(group, "ww"))) for group in groups)
     expected = np.where(own, 0.0, ww * left[:, c] * right[:, d])
     apart = np.frexp(np.abs(c - d))[1]
     largest = np.prod([np.sqrt((size**2).sum(axis=1)) for size in sizes], axis=0)
@@ -205,7 +202,7 @@ def _rounded_pairs(sums: PairSums, groups: tuple[GroupTally, GroupTally], sizes:
     for weighting in range(2):
         of_all, usual = (np.bincount(apart, values[weighting]).astype(np.float64) for values in (yy, expected))
         step = np.broadcast_to(_step(largest[weighting]), of_all.shape)
-        correlation = np.clip(_ratio(_binned(of_all, step, _phases(np.arange(len(of_all)))), usual), -1, 1)
+        correlation = np.clip(ratio(_binned(of_all, step, _phases(np.arange(len(of_all)))), usual), -1, 1)
         products[weighting] = correlation[apart] * expected[weighting]
     products[:, own] = _rounded_squares(groups[0])[:, c[own]]
     nothing = np.zeros_like(ww)
@@ -261,5 +258,5 @@ def within_limits(tally: Tally, low: float, high: float) -> Tally:
 def _limited(group: GroupTally, low: float, high: float) -> GroupTally:
     v = group.vectors.named
     scores = np.clip(v["X"], v["W"] * low, v["W"] * high)
-    along = np.where(scores == v["X"], v["XY"], _ratio(scores, v["W"]) * v["Y"])
+    along = np.where(scores == v["X"], v["XY"], ratio(scores, v["W"]) * v["Y"])
     return group.with_blocks(vectors=group.vectors.with_sums(X=scores, XY=along))

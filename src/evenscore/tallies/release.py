@@ -22,7 +22,7 @@ from evenscore.tallies.reshaping import drop_blocks, remap
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Floats, Ints
 
-ROUNDING = 1e-9
+ROUNDING = 1e-9  # that sums of shares may be off
 STEP = 1.06  # by which cells are made heavier until they are heavy enough
 
 

@@ -14,7 +14,7 @@ from evenscore.types import Ints
 
 Held: TypeAlias = dict[int, tuple[Ints, Segments]]  # by part of the users: their codes, ascending, and their labelled rows
 
-MAX_CROSS_BYTES = 1 << 30
+MAX_CROSS_BYTES = 1 << 30  # of all pairs of groups together
 FEW_MORE = 1 << 16  # a table over all codes pays while there are not many more codes than users
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from evenscore.data.observations import Columns
 from evenscore.errors import DataError, OptionError, listing, shortened
 from evenscore.naming import GroupNames
+from evenscore.ratios import ratio
 from evenscore.saving import as_path
 from evenscore.tables import Table
 from evenscore.tallies.axis import find_ties
@@ -89,7 +90,7 @@ class Tally(Table):
             return self.lattice.unread.with_ties(None)
         known, everybody, score = (np.stack([group.vectors[name][0] for group in self.group_tallies]) for name in ("W", "A", "X"))
         weight = known.sum(axis=0)
-        mean = np.divide(score.sum(axis=0), weight, out=np.full(len(weight), np.nan), where=weight > 0)
+        mean = ratio(score.sum(axis=0), weight, np.nan)
         # Also those whose outcome nobody knows, as curves may be continued there.
         lattice = with_scale(self.lattice, everybody, mean) if self.lattice.auto else self.lattice
         return lattice if lattice.discrete else lattice.with_ties(find_ties(everybody.sum(axis=0), mean))

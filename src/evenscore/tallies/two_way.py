@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from evenscore.errors import DataError
+from evenscore.ratios import ratio
 from evenscore.tables import label_text
 from evenscore.tallies.item_counting import CountedItems
 from evenscore.tallies.item_sums import MOST_LINES, block_of, n_blocks, products
@@ -168,7 +169,7 @@ def _shares(tally: Tally, group: int, weighting: str, places: Ints | None) -> Fl
     n_cells = tally.lattice.n_cells
     block, weight = block_of(n_cells), tally.group_tallies[group].vectors.under(weighting)["W"]
     total = sum_cells(weight, block, n_blocks(n_cells))[block]
-    share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
+    share = ratio(weight, total)
     places = np.arange(n_cells) if places is None else places
     kept = np.flatnonzero(places >= 0)
     size = (int(places.max(initial=-1)) + 1, n_blocks(n_cells))

@@ -9,6 +9,7 @@ import numpy as np
 
 from evenscore.data.coding import FOLDS, Users, folds
 from evenscore.data.observations import Observations
+from evenscore.ratios import ratio
 from evenscore.tallies.blocks import CUBES, FOLDED, FOURTHS, HIGHER, VECTORS
 from evenscore.tallies.everyone import attach_everyone
 from evenscore.tallies.group_sums import GroupTally, group_tally
@@ -118,12 +119,10 @@ def _all_labelled(rows: UserCells) -> UserCells:
     Squares and cubes of the weights of unlabelled rows are not in the lines: inside a line these rows are taken to weigh the same.
     """
     unlabelled = rows["a"] - rows["n"]
-    mean = np.divide(rows["u"], unlabelled, out=np.zeros_like(rows["u"]), where=unlabelled > 0)
+    mean = ratio(rows["u"], unlabelled)
     zeros = np.zeros_like(rows["w"])
     squares = rows["q0"] + unlabelled * mean**2
-    labelled_cubes = (
-        rows["c0"] if has_higher(rows) else np.divide(rows["q0"] ** 2, rows["w"], out=zeros.copy(), where=rows["w"] > 0)
-    )
+    labelled_cubes = rows["c0"] if has_higher(rows) else ratio(rows["q0"] ** 2, rows["w"])
     flat = dict.fromkeys((*SUMS, *HIGHER_MOMENTS.names), zeros)
     known = {"n": rows["a"], "a": rows["a"], "w": rows["w"] + rows["u"], "q0": squares}
     return {name: rows[name] for name in PLACE} | flat | known | {"c0": labelled_cubes + unlabelled * mean**3}

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from evenscore.ratios import ratio
 from evenscore.tables import label_text
 from evenscore.tallies.group_sums import CellSums, FoldSums, HigherSums
 from evenscore.tallies.lattice import Lattice
@@ -205,7 +206,7 @@ class GroupView:
             self,
             cells=self.cells[starts],
             places=places,
-            shares=np.divide(weight, whole, out=np.zeros_like(weight), where=whole > 0),
+            shares=ratio(weight, whole),
             sums=joined,
             score=mean(self.score),
             higher=_each(self.higher, total),

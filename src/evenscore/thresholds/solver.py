@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenscore.marginal.cut import Cut
+from evenscore.ratios import ratio
 from evenscore.types import Floats
 
 FINE = np.linspace(0.0, 1.0, 33)
 COARSE = np.linspace(0.0, 1.0, 65)
-REFINEMENTS = 3
+REFINEMENTS = 3  # of an interval into 32 each: to a thirty-thousandth
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Ladder:
         left = np.maximum(right - 1, 0)
         below = value[left]
         rise = value[right] - below
-        share = np.divide(v - below, rise, out=np.ones_like(v), where=rise > 0)
+        share = ratio(v - below, rise, 1.0)
         start = self.knot[left]
         cut = start + np.minimum(np.maximum(share, 0), 1) * (self.knot[right] - start)
         return np.where(knot == 0, self.knot[0], np.where(knot > top, self.knot[-1], cut))

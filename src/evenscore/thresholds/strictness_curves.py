@@ -11,6 +11,7 @@ import numpy as np
 from evenscore.calibration.fit import Fit, bound
 from evenscore.calibration.kernel_map import KernelMap
 from evenscore.calibration.maps import knot_weights
+from evenscore.calibration.stacking import interpolation
 from evenscore.estimation.fitted_curves import within_users
 from evenscore.estimation.inference import draw_normal, small_sample
 from evenscore.estimation.kernels import smoother
@@ -19,13 +20,14 @@ from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import BORROWED_EVENTS, SideLaw, effective_users, rate_spread
 from evenscore.marginal.boundary import edge_smoothing
 from evenscore.marginal.cut import Cut
+from evenscore.ratios import ratio
 from evenscore.tallies.view import GroupView
 from evenscore.thresholds.solver import Ladder
 from evenscore.types import Floats, Ints
 
-DRAWS = 300
-QUANTILES = np.linspace(0.0, 4.0, 13)
-UNSEEN_KNOTS = 16
+DRAWS = 300  # of the curves, each of which is solved
+QUANTILES = np.linspace(0.0, 4.0, 13)  # normal ones, at which limits are worked out
+UNSEEN_KNOTS = 16  # of a straight line, for people whose outcomes nobody knows
 SLOPE_WIDTH = 3.0  # a slope needs more room than a level: bandwidths of the marginal test
 
 
@@ -156,17 +158,12 @@ def _steps(cut: Cut, view: GroupView, fit: Fit, share: float) -> tuple[Ladder, F
     """Few scores: a cut is the rank of the first value with the positive decision; the curve is read at the values."""
     values = cut.lattice.values
     assert values is not None
-    design = _reading(fit.score, values)
+    design = interpolation(fit.score, values)
     mass = view.sums.A[ranks(cut)] / view.sums.A.sum()
     beyond = np.concatenate([np.cumsum(mass[::-1])[::-1], [0.0]])
     now = float(cut.first if cut.sign > 0 else len(values) - cut.first)
     ladder = Ladder(np.arange(float(len(values))), np.arange(len(values) + 1.0), beyond, share, now, steps=True)
     return ladder, replace(fit, score=values, value=design @ fit.value, matrix=design @ fit.matrix, fitted=design @ fit.fitted)
-
-
-def _reading(knots: Floats, scores: Floats) -> Floats:
-    """The matrix (n_scores, k) that reads a curve of straight lines between knots."""
-    return np.array([np.interp(scores, knots, unit) for unit in np.eye(len(knots))]).T
 
 
 def _continue_fit(views: Sequence[GroupView], cuts: Sequence[Cut], index: int, higher: int, fit: Fit) -> tuple[Fit, str]:
@@ -252,6 +249,6 @@ def _joint(rungs: Sequence[Rung]) -> Floats:
                 row.append(np.zeros_like(size))
             else:
                 block = a.matrix @ pairs.residual(a.scatter, b.scatter) @ b.matrix.T
-                row.append(np.divide(block, size, out=np.zeros_like(size), where=size > 0))
+                row.append(ratio(block, size))
         blocks.append(row)
     return np.block(blocks)

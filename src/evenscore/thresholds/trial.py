@@ -41,7 +41,7 @@ from evenscore.thresholds.thresholds_result import STRATEGIES, GroupThreshold
 from evenscore.types import Mask
 from evenscore.wording import figures, number_text, p_text
 
-RESOLUTION = 1 << 20
+RESOLUTION = 1 << 20  # shares of people are told to a millionth
 
 
 @dataclass(frozen=True, slots=True, repr=False)
