@@ -9,7 +9,7 @@ from compare import assert_same
 
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
-from evenscore.engines.by_user import merge_by_user
+from evenscore.engines.by_user import merge_by_user, unite_by_user
 from evenscore.engines.lines import from_lines, to_lines
 from evenscore.engines.parts import Recipe
 from evenscore.tallies.blocks import HIGHER
@@ -173,7 +173,7 @@ def test_user_level_files_of_the_first_version(tmp_path):
         else:
             assert tally.left_out == {"higher": "user-level files of 0.1.0 do not have it"}
             assert "higher" not in tally.block_names
-        merge_by_user(paths, 10**9, tmp_path / "both.users.parquet", overwrite=True)
+        unite_by_user(paths, 10**9, tmp_path / "both.users.parquet", overwrite=True)
         assert_same(merge_by_user([tmp_path / "both.users.parquet"], 10**9), tally, exact=False)
 
 

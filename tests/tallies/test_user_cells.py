@@ -10,7 +10,7 @@ from compare import assert_same
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.data.spec import TallySpec
-from evenscore.engines.by_user import is_by_user, merge_by_user, open_by_user
+from evenscore.engines.by_user import is_by_user, merge_by_user, open_by_user, unite_by_user
 from evenscore.engines.files import write_by_user
 from evenscore.tallies.reshaping import drop_blocks, recentre
 from evenscore.tallies.user_cells import HIGHER_OF
@@ -58,7 +58,7 @@ def test_days_add_up_to_the_whole(name, tmp_path):
     tally = merge_by_user(outputs, 10**9)
     assert_same(recentre(tally, whole.centre), whole, exact=False)
     assert np.array_equal(tally.sketch, whole.sketch)
-    merge_by_user(outputs[:2], 10**9, tmp_path / "two.parquet")
+    unite_by_user(outputs[:2], 10**9, tmp_path / "two.parquet")
     again = merge_by_user([tmp_path / "two.parquet", outputs[2]], 10**9)
     assert_same(recentre(again, whole.centre), whole, exact=False)
 
@@ -108,7 +108,7 @@ def test_weighted_days_after_plain_ones_keep_their_powers(tmp_path):
     plain = write(paths[:1], tmp_path)
     weighted = write(paths[1:], tmp_path, weight="v")
     merged = tmp_path / "both.users.parquet"
-    merge_by_user([*plain, *weighted], 10**9, merged)
+    unite_by_user([*plain, *weighted], 10**9, merged)
     assert open_by_user(merged).recipe.columns.weight == "v"
     frame.loc[frame.index % 2 == 0, "v"] = 1.0
     whole = es.tally(frame, **NAMES, weight="v", lattice=LATTICE)
@@ -138,5 +138,5 @@ def test_old_files_of_real_outcomes_take_the_powers_from_the_others(tmp_path):
         tally = merge_by_user(order, 10**9)
         assert tally.left_out == {"higher": "user-level files of 0.1.0 do not have it"}
         assert_same(recentre(tally, whole.centre), drop_blocks(whole, ["higher"], "as the files"), exact=False)
-    merge_by_user([old, new], 10**9, tmp_path / "both.users.parquet")
+    unite_by_user([old, new], 10**9, tmp_path / "both.users.parquet")
     assert "higher" in merge_by_user([tmp_path / "both.users.parquet"], 10**9).left_out

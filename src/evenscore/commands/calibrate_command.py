@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +22,10 @@ from evenscore.commands.common import (
 )
 from evenscore.commands.objectives_command import calibrate_pairs, pair_option
 from evenscore.commands.outputs import check_outputs, tell, tell_written
+
+if TYPE_CHECKING:
+    from evenscore.calibration.calibrator import Calibrator
+    from evenscore.calibration.verification import Verification
 
 
 @click.command(short_help="Fit a map for each group that repairs its scores.")
@@ -97,7 +101,9 @@ def calibrate(
         tell_written(options["out"], json_path)
 
 
-def _verify(context: click.Context, data: tuple[str, ...], options: dict[str, Any], calibrator: Any, quiet: bool) -> Any:
+def _verify(
+    context: click.Context, data: tuple[str, ...], options: dict[str, Any], calibrator: Calibrator, quiet: bool
+) -> Verification | None:
     """The verification on the users that were left out, if asked for or possible."""
     if options["verify"] is False or (options["verify"] is None and not options["split"]):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +12,7 @@ from evenscore.commands.outputs import check_outputs, overwrite_option
 from evenscore.commands.tally_command import save_tally, tell_by_user, tell_result
 
 if TYPE_CHECKING:
-    from evenscore.engines.by_user import ByUser
+    from evenscore.tallies.tally_state import Tally
 
 
 @click.command(short_help="Add up tallies of shards, or user-level files of days.")
@@ -31,7 +31,7 @@ def merge(context: click.Context, /, files: tuple[str, ...], json_path: str | No
     evenscore merge shard-*.tally -o all.tally
     evenscore merge day-*.users.parquet -o week.tally
     """
-    from evenscore.engines.by_user import is_by_user, merge_by_user
+    from evenscore.engines.by_user import is_by_user, merge_by_user, unite_by_user
     from evenscore.engines.spill import parse_memory_limit
     from evenscore.errors import FileError, OptionError
 
@@ -53,8 +53,8 @@ def merge(context: click.Context, /, files: tuple[str, ...], json_path: str | No
     with note_warnings(notes):
         limit = parse_memory_limit(options["memory_limit"])
         if options["by_user"]:
-            merged = merge_by_user(paths, limit, output, overwrite=options["overwrite"])
-            tell_by_user(cast("ByUser", merged), output, notes, json_path, quiet)
+            united = unite_by_user(paths, limit, output, overwrite=options["overwrite"])
+            tell_by_user(united, output, notes, json_path, quiet)
             return 0
         total = merge_by_user(paths, limit) if all(user_level) else _add_up(paths, quiet)
         stop_if_interrupted(context)
@@ -76,7 +76,7 @@ def _require_different(paths: list[Path]) -> None:
             raise MergeError(f"{named(first)} and {named(path)} are the same file; everybody in it would count twice")
 
 
-def _add_up(paths: list[Path], quiet: bool) -> Any:
+def _add_up(paths: list[Path], quiet: bool) -> Tally:
     """The sum of saved tallies, two at a time in memory; an error names the file that does not fit."""
     from evenscore.errors import MergeError
     from evenscore.tallies.archive import load_tally

@@ -24,6 +24,7 @@ from evenscore.commands.outputs import check_outputs, overwrite_option, tell, te
 if TYPE_CHECKING:
     from evenscore.engines.by_user import ByUser
     from evenscore.tallies.lattice import Lattice
+    from evenscore.tallies.tally_state import Tally
 
 BY_USER = "holds user-level rows: what each user put into each cell, under the id or a hash of it. Treat it like the data itself"
 
@@ -158,15 +159,15 @@ def tell_by_user(written: ByUser, output: Path, notes: list[str], json_path: str
         tell_written(output, json_path)
 
 
-def save_tally(result: Any, output: Path, min_users: int | None) -> Any:
+def save_tally(counted: Tally, output: Path, min_users: int | None) -> Tally:
     """The tally as it was written, thinned if asked."""
     if min_users is not None:
-        result = result.release(min_users=min_users)
-    result.save(output)
-    return result
+        counted = counted.release(min_users=min_users)
+    counted.save(output)
+    return counted
 
 
-def tell_result(result: Any, output: Path, notes: list[str], json_path: str | None, quiet: bool) -> None:
+def tell_result(result: Tally, output: Path, notes: list[str], json_path: str | None, quiet: bool) -> None:
     """Say what was made, as text or JSON."""
     if json_path is not None:
         write_json(json_path, {"output": str(output), "tally": result.to_dict(), "notes": notes})

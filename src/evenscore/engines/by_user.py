@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -42,6 +42,8 @@ from evenscore.tallies.user_cells import (
     tally_user_cells,
     user_cells,
 )
+
+Done = TypeVar("Done")
 
 MARK = "evenscore user-level rows"
 LINE_BYTES = 4 * 8 * (len(PLACE) + len(SUMS) + len(HIGHER_MOMENTS.names))  # while lines are read, put in order and counted
@@ -155,8 +157,40 @@ def open_by_user(path: Path) -> ByUser:
     return ByUser.from_json(str(path), text)
 
 
-def merge_by_user(paths: list[Path], limit: int, output: Path | None = None, *, overwrite: bool = False) -> Tally | ByUser:
-    """User-level files added up: to a tally, or to one user-level file when an output is named."""
+def merge_by_user(paths: list[Path], limit: int) -> Tally:
+    """The tally of user-level files together."""
+
+    def count(merged: _Merged) -> Tally:
+        recipe = merged.recipe
+        zero = recipe.zero
+        if not merged.with_higher:
+            zero = drop_blocks(zero, ["higher"], "user-level files of 0.1.0 do not have it")
+        return recipe.finish(recipe.add_up(tally_user_cells(cells, zero, recipe.users(cells["key"])) for cells in merged.parts))
+
+    return _merge(paths, limit, count)
+
+
+def unite_by_user(paths: list[Path], limit: int, output: Path, *, overwrite: bool = False) -> ByUser:
+    """User-level files as one."""
+
+    def write(merged: _Merged) -> ByUser:
+        return write_lines(merged.parts, ByUser(str(output), merged.recipe), merged.folder, overwrite=overwrite)
+
+    return _merge(paths, limit, write)
+
+
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """Lines of several files, added up; parts hold whole users, and folder takes what does not fit into memory."""
+
+    recipe: Recipe
+    parts: Iterator[UserCells]
+    with_higher: bool
+    folder: Path
+
+
+def _merge(paths: list[Path], limit: int, use: Callable[[_Merged], Done]) -> Done:
+    """What is made of the lines of all files while they can be read."""
     files = [open_by_user(path) for path in paths]
     recipe = _unite(files)
     names = ", ".join(map(named, paths))
@@ -164,20 +198,16 @@ def merge_by_user(paths: list[Path], limit: int, output: Path | None = None, *, 
     def explain(complaint: str) -> str:
         return f"{names}: {name_as_given(complaint, map(str, paths))}"
 
-    return retry_step(lambda _: _merge(files, recipe, limit, output, overwrite), explain)
+    def read(_settings: object) -> Done:
+        with spill_folder() as folder, connect(memory_limit=limit, folder=folder) as connection:
+            selects, with_higher = _selects(connection, files)
+            rows = connection.sql(" UNION ALL ".join(selects))
+            n_lines = int(rows.aggregate("count(*)").fetchall()[0][0])
+            parts = spill_parts(rows, count_parts(n_lines, LINE_BYTES, limit), folder)
+            lines = (_merge_lines(arrays, files, recipe) for arrays in parts)
+            return use(_Merged(recipe, lines, with_higher, folder))
 
-
-def _merge(files: list[ByUser], recipe: Recipe, limit: int, output: Path | None, overwrite: bool) -> Tally | ByUser:
-    with spill_folder() as folder, connect(memory_limit=limit, folder=folder) as connection:
-        selects, with_higher = _selects(connection, files)
-        rows = connection.sql(" UNION ALL ".join(selects))
-        n_lines = int(rows.aggregate("count(*)").fetchall()[0][0])
-        parts = spill_parts(rows, count_parts(n_lines, LINE_BYTES, limit), folder)
-        lines = (_merge_lines(arrays, files, recipe) for arrays in parts)
-        if output is not None:
-            return write_lines(lines, ByUser(str(output), recipe), folder, overwrite=overwrite)
-        zero = recipe.zero if with_higher else drop_blocks(recipe.zero, ["higher"], "user-level files of 0.1.0 do not have it")
-        return recipe.finish(recipe.add_up(tally_user_cells(cells, zero, recipe.users(cells["key"])) for cells in lines))
+    return retry_step(read, explain)
 
 
 def _selects(connection: Any, files: list[ByUser]) -> tuple[list[str], bool]:

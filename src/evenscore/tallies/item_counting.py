@@ -15,7 +15,7 @@ from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.packing import KEY_BITS, bit_length
 from evenscore.tallies.pairs import PairSums
 from evenscore.tallies.runs import new_runs, run_lengths, run_starts
-from evenscore.types import Floats, Ints
+from evenscore.types import Array, Floats, Ints
 
 DENSE = 8  # codes may be so many times as many as rows before they are made compact
 CHUNK = 1 << 17  # rows at a time: their sums stay in the cache
@@ -87,7 +87,7 @@ def _item_numbers(items: Users, rows: Rows) -> tuple[Ints, Ints]:
     return number[codes], hashes
 
 
-def _sorted_keys(item: Ints, user: Ints, columns: Ints, outcome: Any, bits: list[int]) -> Ints:
+def _sorted_keys(item: Ints, user: Ints, columns: Ints, outcome: Array, bits: list[int]) -> Ints:
     """Keys item | user | column | outcome in order, made in place of what they are made of."""
     columns <<= 1
     columns |= outcome.astype(np.int16)
