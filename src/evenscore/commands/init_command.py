@@ -91,7 +91,7 @@ def _guess_settings(context: click.Context, data: str, given: dict[str, str | No
         item = guess_item(columns, user, count_pairs(data, user, may_be_items(columns, guesses)))
         guesses |= {} if item is None else {"item": item}
     if any(given[role] is None for role in ROLES):
-        tell(_listing(columns, guesses, given))
+        tell(_listing(columns, guesses))
     settings: dict[str, Any] = {role: guess.name for role, guess in guesses.items()}
     notes += _doubts(guesses)
     if "user" not in guesses:
@@ -125,7 +125,7 @@ def _doubts(guesses: dict[str, Guess]) -> list[str]:
     return notes
 
 
-def _listing(columns: list[ColumnFacts], guesses: dict[str, Guess], given: dict[str, str | None]) -> str:
+def _listing(columns: list[ColumnFacts], guesses: dict[str, Guess]) -> str:
     """The columns of the file with what they look like."""
     from evenscore.commands.configuration import KEYS
     from evenscore.tables import text_table

@@ -78,7 +78,9 @@ def tally(context: click.Context, /, data: tuple[str, ...], json_path: str | Non
     output = Path(options["output"])
     with note_warnings(notes):
         if options["by_user"]:
-            return _write_by_user(context, data, options, output, notes, json_path, quiet)
+            written = _write_by_user(context, data, options, output, notes)
+            tell_by_user(written, output, notes, json_path, quiet)
+            return 0
         counted = read_tally(context, data, options, notes, quiet)
         stop_if_interrupted(context)
         counted = save_tally(counted, output, options["min_users"])
@@ -128,14 +130,8 @@ def _explain(context: click.Context, data: tuple[str, ...], options: dict[str, A
 
 
 def _write_by_user(
-    context: click.Context,
-    data: tuple[str, ...],
-    options: dict[str, Any],
-    output: Path,
-    notes: list[str],
-    json_path: str | None,
-    quiet: bool,
-) -> int:
+    context: click.Context, data: tuple[str, ...], options: dict[str, Any], output: Path, notes: list[str]
+) -> ByUser:
     from evenscore.engines.files import write_by_user
     from evenscore.errors import OptionError
 
@@ -145,8 +141,7 @@ def _write_by_user(
     settings = {name: options[name] for name in ("memory_limit", "overwrite")}
     written = write_by_user(data, output, make_spec(options), say=notes.append, **settings)
     stop_if_interrupted(context)
-    tell_by_user(written, output, notes, json_path, quiet)
-    return 0
+    return written
 
 
 def tell_by_user(written: ByUser, output: Path, notes: list[str], json_path: str | None, quiet: bool) -> None:

@@ -86,7 +86,16 @@ def _of_rate(side: GroupView, level: float, weights: Floats, fit: Floats, common
     # A line through rare events may come down to 0 at the cut, where that says no more than that they are rare there.
     near = float(squares @ mixed / squares.sum())
     least, most = near / STEEPEST, 1 - (1 - near) / STEEPEST
-    return Edge(side, level, weights, mixed, float(np.clip(rate, least, most)), users, least, most)
+    return Edge(
+        side=side,
+        level=level,
+        weights=weights,
+        fit=mixed,
+        rate=float(np.clip(rate, least, most)),
+        effective_users=users,
+        least=least,
+        most=most,
+    )
 
 
 def _users(side: GroupView, weights: Floats) -> float:
@@ -109,7 +118,16 @@ def mean_edge(side: GroupView) -> Edge:
     weights = np.full(len(side.cells), 1 / side.total)
     least, most = (0.0, 1.0) if side.tally.binary else (-np.inf, np.inf)
     level = float(np.clip(weights @ side.sums.Y, least, most))
-    return Edge(side, level, weights, np.full(len(weights), level), level, _users(side, weights), least, most)
+    return Edge(
+        side=side,
+        level=level,
+        weights=weights,
+        fit=np.full(len(weights), level),
+        rate=level,
+        effective_users=_users(side, weights),
+        least=least,
+        most=most,
+    )
 
 
 def few_scores(views: Sequence[GroupView]) -> bool:

@@ -83,16 +83,17 @@ def compare(
         reasons[judged] = _reasons(gaps, _scatter(standings, judged, chosen))
         reasons[judged & bent & (reasons == "")] = BENT.format(bandwidth)
         able = reasons[judged] == ""
-        found = _numbers(gaps, alpha, len(chosen), tolerance)
-        found |= {name: np.where(able, found[name], np.nan) for name in ("p_value", "p_equal", "minimum_detectable_gap")}
-        found["p_adjusted"], how = _adjust(gaps, found["p_value"], pairing.seed)
-        for name, values in found.items():
+        numbers = _numbers(gaps, alpha, len(chosen), tolerance)
+        numbers |= {name: np.where(able, numbers[name], np.nan) for name in ("p_value", "p_equal", "minimum_detectable_gap")}
+        numbers["p_adjusted"], how = _adjust(gaps, numbers["p_value"], pairing.seed)
+        for name, values in numbers.items():
             columns[name][judged] = values
-    rows = {name: values.tolist() for name, values in columns.items()}
-    return tuple(
-        _pair(standings[i], standings[j], {name: values[n] for name, values in rows.items()}, reasons[n], higher, alpha, tolerance)
-        for n, (i, j) in enumerate(chosen)
-    ), how
+    rows = [dict(zip(columns, line, strict=True)) for line in zip(*(values.tolist() for values in columns.values()), strict=True)]
+    pairs = [
+        _pair(standings[i], standings[j], row, reason, higher, pairing)
+        for (i, j), row, reason in zip(chosen, rows, reasons, strict=True)
+    ]
+    return tuple(pairs), how
 
 
 def _scatter(standings: Sequence[Standing], judged: Mask, chosen: Sequence[tuple[int, int]]) -> Floats:
@@ -179,10 +180,9 @@ def _covariance(gaps: Differences[Levels]) -> Floats:
     return covariance
 
 
-def _pair(
-    a: Standing, b: Standing, numbers: dict[str, Any], reason: str, higher: int, alpha: float, tolerance: float | None
-) -> MarginalPair:
+def _pair(a: Standing, b: Standing, numbers: dict[str, Any], reason: str, higher: int, pairing: Pairing) -> MarginalPair:
     """One pair with its verdict and why."""
+    tolerance = pairing.tolerance
     if a.judged is None or b.judged is None:
         reasons = [f"{label_text(side.group)}: {side.reason}" for side in (a, b) if side.reason]
         return MarginalPair(a.group, b.group, reason="; ".join(reasons), **numbers)
@@ -191,7 +191,7 @@ def _pair(
     if reason:
         return MarginalPair(a.group, b.group, higher=group, reason=reason, **numbers)
     verdict = INCONCLUSIVE
-    if numbers["p_adjusted"] <= alpha:
+    if numbers["p_adjusted"] <= pairing.alpha:
         verdict = DISPARITY
     elif tolerance is not None and -tolerance < numbers["ci_low"] and numbers["ci_high"] < tolerance:
         verdict = PARITY

@@ -135,7 +135,18 @@ def make_rung(
     order = np.argsort(cut.sign * fit.score)
     weight = knot_weights(fit.score, view.score, view.sums.A)[order]
     value = higher * fit.value[order]
-    return Rung(view, ladder, fit, order, value, weight, seen, _level(value, weight), together, remark)
+    return Rung(
+        view=view,
+        ladder=ladder,
+        fit=fit,
+        order=order,
+        value=value,
+        weight=weight,
+        seen=seen,
+        level=_level(value, weight),
+        together=together,
+        remark=remark,
+    )
 
 
 def _ladder(cut: Cut, view: GroupView, fit: Fit, share: float) -> Ladder:
