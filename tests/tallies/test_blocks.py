@@ -13,7 +13,7 @@ from data import NAMES
 from evenscore.tallies.blocks import BLOCKS, COUNTED, USER_PAIRS, Block
 from evenscore.tallies.lattice_settings import lattice_from_settings, lattice_settings
 from evenscore.tallies.moments import WEIGHTINGS, Factor, Moments, Sums
-from evenscore.tallies.pairs import PairSums
+from evenscore.tallies.pairs import PairSums, every_pair
 from evenscore.tallies.reshaping import drop_blocks, recentre, remap
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
@@ -64,8 +64,9 @@ def filled(tally, data):
             by_item[data["item"][row], group, weighting, :, cell] += w, w * y
 
     def pairs(a, b):
-        squares = np.einsum("ipkc,ipld->pklcd", by_item[:, a], by_item[:, b]).reshape(2, 4, n_cells, n_cells)
-        return PairSums.from_squares(squares, within=a == b)
+        every = every_pair(n_cells, within=a == b)
+        squares = np.einsum("ipkc,ipld->pklcd", by_item[:, a], by_item[:, b]).reshape(2, 4, -1)
+        return PairSums.from_kept(squares[:, :, every], n_cells, a == b, every)
 
     groups = []
     for group, counts in tally.by_group:

@@ -80,13 +80,6 @@ class PairSums(Sums):
         return cls(moments, np.zeros((2, len(moments.names), 0)), n_cells, within, np.zeros(0, dtype=np.int32))
 
     @classmethod
-    def from_squares(cls, squares: Floats, within: bool) -> PairSums:
-        """From dense sums, (2 weightings, 4 sums, n_cells, n_cells)."""
-        n_cells = squares.shape[-1]
-        every = every_pair(n_cells, within)
-        return cls.from_kept(squares.reshape(2, 4, -1)[:, :, every], n_cells, within, every)
-
-    @classmethod
     def from_kept(cls, values: Floats, n_cells: int, within: bool, pairs: Ints) -> PairSums:
         """From the sums of some pairs, ascending, or of all (then those of 0 are left out): (2 weightings, 4 sums, n_pairs)."""
         if len(pairs) == len(every_pair(n_cells, within)):

@@ -257,12 +257,13 @@ def _evidence(tally: Tally, group: int, weighting: str) -> Floats:
         return np.zeros((2, 2))
     other, level = pilot.shared.other, pilot.level
     spread, held = (np.bincount(level, own)[level] for own in (pilot.rows, pilot.weight))
-    unit = np.sqrt(np.divide(spread, held, out=np.zeros_like(held), where=held > 0))
-    inverse = np.divide(1, unit, out=np.zeros_like(unit), where=unit > 0)
+    unit = np.sqrt(ratio(spread, held))
+    inverse = ratio(1.0, unit)
     residual = other.residual(pilot.fit, pilot.fit) * np.outer(inverse, inverse)
     known = np.outer(unit > 0, unit > 0)
     sums = []
     for same in (known, known & (level[:, None] == level)):
+        # T has each two users of an item twice: its variance is 4 times the sum over pairs, 2 times that over both orders.
         sums.append([float(residual[same].sum()), 2 * float(other.ww[same].sum())])
     total = pilot.weight.sum()
     return np.array(sums) / [total**2, total**4]
