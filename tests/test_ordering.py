@@ -251,3 +251,10 @@ def test_a_pair_judged_again_says_only_its_last_verdict():
         again = judge_order(pair, 1.0, 0.05, None)
         assert again.verdict == "inconclusive" and again.reason == "no misordering is shown for g = 0 and g = 1"
         assert judge_order(again, pair.p_adjusted, 0.05, None) == pair
+
+
+def test_of_several_misordered_pairs_the_worst_is_told_whole():
+    people = es.simulate(900, groups=["a", "b", "c"], curve={"a": (1, 1), "b": (0, 1), "c": (-1, 1)}).data(seed=1)
+    test = es.ordering_test(es.tally(people, score="score", outcome="outcome", group="group", user="user"))
+    assert all(pair.verdict == "disparity" for pair in test.pairs)
+    assert test.reason.count("the expected outcome of") == 1 and test.reason.endswith("misordered too: a and b, b and c")

@@ -25,6 +25,7 @@ CUT = 32  # characters of a cell in a table that would be too wide
 FRAMES = ("pandas", "polars", "pyarrow")
 KEY_COLUMNS = ("metric", "score", "threshold")  # that say, after the groups, what a row is about
 PLAIN = frozenset({str, int, bool, type(None)})  # values that JSON has as they are
+PEOPLE_COLUMNS = ("users_gain", "users_lose", "to_positive", "to_negative")  # estimates, told as whole people
 GROUP_COLUMNS = ("group", "group_a", "group_b", "low_group", "high_group", "reference")
 SPEAKING = ("__repr__", "_repr_html_", "to_dict", "plot", "_notes", "_title", "reason", "remarks", "disagreement", "sentence")
 
@@ -214,6 +215,8 @@ def _cell_text(name: str, value: Any, broken: bool = False) -> str:
         return label_text(value)
     if name.startswith("p_") and isinstance(value, float):
         return p_text(value)
+    if name in PEOPLE_COLUMNS and isinstance(value, float) and math.isfinite(value):
+        return f"{value:,.0f}"
     if broken and isinstance(value, float) and value.is_integer() and abs(value) < 100_000:
         return f"{value:.4f}" if abs(value) < 10 else f"{value:,.1f}"
     return number_text(value)

@@ -291,6 +291,12 @@ def test_shown_in_a_notebook_and_on_a_terminal(uneven):
     assert "<svg" in html and "<script" not in html and len(html) < 60_000
 
 
+def test_the_last_line_of_a_cell_does_not_show_the_page_that_it_wrote(even, tmp_path):
+    written = even.to_html(tmp_path / "a.html")
+    assert len(repr(written)) < 60 and written == (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert repr(even.to_html()).startswith("'<!DOCTYPE")
+
+
 # Bad input
 
 

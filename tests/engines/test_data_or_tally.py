@@ -90,7 +90,7 @@ def test_columns_are_those_of_tally():
 
 
 def test_what_is_missing_is_said_with_what_there_is():
-    with pytest.raises(es.OptionError, match=r"missing: score=, outcome=, group=; .*; the data has: s, y$"):
+    with pytest.raises(es.OptionError, match=r"missing: score=, outcome=, group=, user=; .*; the data has: s, y$"):
         es.audit({"s": [0.5], "y": [1]})
     with pytest.raises(es.OptionError, match=r"missing: group=; .*; the data has: s, y$"):
         es.parity_test(pd.DataFrame({"s": [0.5], "y": [1]}), score="s", outcome="y", user=None)

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 
@@ -77,3 +79,24 @@ def test_a_display_knows_its_axes(tally):
     display = es.curves(tally).plot()
     assert display.ax_.figure is display.figure_ and display.get_xlabel() == "s"
     matplotlib.pyplot.close(display.figure_)
+    assert "0x" not in repr(display)  # a line above the picture in a notebook
+
+
+def test_pictures_write_numbers_as_tables_and_headlines_do(tally):
+    planned = es.plan(tally)
+    (ax,) = planned.plot()
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    for name, row in zip(names, planned.rows(), strict=True):
+        assert name.endswith(f"\n{row['users_a']:,} and {row['users_b']:,} users")
+    people = es.simulate(600, curve={"a": (0, 1), "b": (-0.8, 1)}).data(seed=1)
+    uneven = es.tally(people, score="score", outcome="outcome", group="group", user="user", cuts=(0.5,))
+    order = es.ordering_test(uneven)
+    assert order.p_value < 1e-4 and order.plot().get_title() == "disparity (p < 0.0001)"
+    notes = " ".join(text.get_text() for text in es.classification_impact(uneven, threshold=0.5).plot().texts)
+    assert "\u2212" in notes and "-" not in notes
+    matplotlib.pyplot.close("all")
+
+
+def test_lines_of_a_plan_have_room_for_both_lines_of_their_names(tally):
+    heights = [float(y) for y in re.findall(r'<text class="name" x="[0-9]+" y="([0-9.]+)"', es.plan(tally)._repr_html_())]
+    assert len(heights) >= 6 and np.diff(heights).min() > 13

@@ -93,3 +93,13 @@ def test_a_single_pair_is_drawn_once(driver, write):
     assert "Disparity\nis what a test that takes 138,349 rows for people would have said (p < 0.0001)." in facts
     driver.execute_script("document.getElementById('fooled-section').closest('details').open = true")
     assert driver.find_element("css selector", "#fooled-section figure").is_displayed()
+
+
+def test_on_a_phone_the_table_of_attributes_is_not_cut_off(driver, write):
+    page = write("three_attributes")
+    narrow = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": True}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
+    open_page(driver, page)
+    table = "const each = document.querySelector('.first .scroll'); return each.scrollWidth - each.clientWidth"
+    assert driver.execute_script(table) <= 0
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow | {"width": 1280, "mobile": False})

@@ -100,3 +100,8 @@ def test_a_notebook_shows_the_picture_before_a_short_table(many):
     page = many.subjects[0].curves._repr_html_()
     assert page.index("<svg") < page.index("<table") and page.count("<tr>") <= 14
     assert "currentColor" in page and "more rows: .frame()" in page
+
+
+def test_people_are_told_as_whole_people():
+    rows = [{"group": "a", "users_gain": 511.6, "gain": 0.2}, {"group": "b", "users_gain": 0.0, "gain": 0.0}]
+    assert [line.split()[1] for line in text_table(rows).splitlines()[1:]] == ["512", "0"]

@@ -181,9 +181,7 @@ class Audit(Table):
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The audit as JSON text; written to a file as well if a path is given, whole or not at all."""
-        text = json_text(self.to_dict())
-        _write(path, text)
-        return text
+        return _written(path, json_text(self.to_dict()))
 
     @in_names
     def to_html(self, path: str | Path | None = None) -> str:
@@ -191,9 +189,7 @@ class Audit(Table):
         from evenscore.report.html import render
         from evenscore.report.sections import audit_document
 
-        text = render(audit_document(self))
-        _write(path, text)
-        return text
+        return _written(path, render(audit_document(self)))
 
     @in_names
     def to_markdown(self) -> str:
@@ -207,9 +203,7 @@ class Audit(Table):
         """Every test that decides as a test case of JUnit's XML, which CI systems show."""
         from evenscore.report.junit import audit_junit
 
-        text = audit_junit(self)
-        _write(path, text)
-        return text
+        return _written(path, audit_junit(self))
 
     def log_mlflow(self, run_id: str | None = None, prefix: str = "evenscore") -> str:
         """Log verdict, numbers, report and JSON to an MLflow run (needs mlflow); the id of the run."""
@@ -262,9 +256,19 @@ class Audit(Table):
         return self.subjects[0].tally.frame_kind
 
 
-def _write(path: str | Path | None, text: str) -> None:
+class WrittenText(str):
+    """A text that is in a file: the last line of a notebook's cell says so, and does not show 200 kB of it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} characters, written to the file>"
+
+
+def _written(path: str | Path | None, text: str) -> str:
     if path is None:
-        return
+        return text
     from evenscore.saving import as_path, write_whole
 
     write_whole(as_path(path), text.encode("utf-8", "backslashreplace"))
+    return WrittenText(text)

@@ -91,6 +91,7 @@ def require_columns(columns: Mapping[str, Any], hint: str, data: Any = None) -> 
     """The columns without which nothing can be counted; ``user`` may be None, but must be said."""
     missing = [f"{name}=" for name in NEEDED if columns.get(name) is None]
     if missing:
+        missing += ["user="] if "user" not in columns else []
         raise OptionError(f"missing: {', '.join(missing)}; {hint}{_say_columns(data)}")
     if "user" not in columns:
         raise OptionError(

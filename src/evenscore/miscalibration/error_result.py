@@ -134,4 +134,4 @@ def _limits_text(low: float, high: float) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{value:+.4f}" if abs(value) < 10 else f"{value:+,.0f}"
+    return (f"{value:+.4f}" if abs(value) < 10 else f"{value:+,.0f}").replace("-", "−")

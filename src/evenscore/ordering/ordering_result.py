@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from evenscore.errors import listing
 from evenscore.estimation.pairwise import GroupPair, PairwiseTest, not_judged
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY, join_reasons, largest
 from evenscore.tables import json_ready, label_text, values_of
@@ -115,6 +116,10 @@ class OrderingTest(PairwiseTest):
         if self.verdict == INCONCLUSIVE and len(undecided) > 1:
             unshown = [none_shown(self.tolerance)] if any(pair.judged for pair in undecided) else []
             return "; ".join([*unshown, *not_judged(self.pairs)])
+        if self.verdict == DISPARITY:
+            worst, *others = sorted((pair for pair in self.pairs if pair.verdict == DISPARITY), key=lambda pair: -pair.at_least)
+            too = [f"misordered too: {listing((pair.name for pair in others), 5)}"] if others else []
+            return "; ".join([worst.reason, *too])
         return join_reasons(self.pairs, self.verdict)
 
     def to_dict(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from evenscore.report.ticks import in_json, nice_ticks, pair_name, percent, shor
 from evenscore.simulation.study_result import Study
 from evenscore.tables import label_text
 from evenscore.thresholds.thresholds_result import Thresholds
-from evenscore.wording import p_text
+from evenscore.wording import number_text, p_short
 
 MOST_LINES, FEWER_LINES = 30, 16  # of a picture; in a report, whose tables have more
 MOST_ORDERED = 10  # pairs of groups
@@ -116,7 +116,7 @@ def marginal_panel(test: MarginalTest, write: Callable[[float], str] = "{:.3f}".
         series.append(estimate(place - apart, (m.estimate, m.ci_low, m.ci_high), 0, write, name="at the threshold"))
         average = (m.average, m.average_ci_low, m.average_ci_high)
         series.append(estimate(place + apart, average, 1, write, name="average of all with the decision", hollow=True))
-    title = f"{test.verdict} at {test.where} (p = {p_text(test.p_value)})"
+    title = f"{test.verdict} at {test.where}{_p_words(test.p_value)}"
     panel = names_panel("expected outcome", [short(m.group) for m in shown], series, lines=2)
     return replace(panel, title=title, legend=f"lines: {percent(1 - test.alpha)} limits")
 
@@ -157,6 +157,11 @@ def threshold_chart(thresholds: Thresholds, key: str, outcome: str = "expected o
     table = sheet(thresholds.rows(), "Thresholds, outcomes there, and rates of the decision")
     chart = _estimates(key, f"Thresholds with the same {outcome} in every group", caption, panel, table)
     return _left_out(chart, len(thresholds.groups))
+
+
+def _p_words(p_value: float) -> str:
+    """A p-value to put after a verdict; empty when there is none."""
+    return f" ({p_short(p_value)})" if p_short(p_value) else ""
 
 
 def _three_figures(value: float) -> str:
@@ -223,7 +228,7 @@ def ordering_panel(test: OrderingTest) -> Panel:
     bars = Series("shown at least", 1, np.array([pair.at_least for pair in test.pairs], float), places, kind="bars", tone="shown")
     shares = Series("estimate", 6, np.array([pair.misordered_share for pair in test.pairs], float), places, kind="points")
     panel = names_panel("share of misordered pairs of people", _pair_names(test.pairs), (bars, shares), low=0.0)
-    return replace(panel, title=f"{test.verdict} (p = {p_text(test.p_value)})", legend="")
+    return replace(panel, title=f"{test.verdict}{_p_words(test.p_value)}", legend="")
 
 
 def order_chart(test: OrderingTest, key: str) -> Chart:
@@ -241,9 +246,9 @@ def plan_panel(plan: Plan) -> Panel:
     gaps = np.array([pair.gap for pair in plan.pairs], float)
     gaps[~np.isfinite(gaps)] = np.nan
     series = Series("", 0, gaps, np.arange(float(len(gaps))), np.zeros(len(gaps)), gaps, "points")
-    users = [f"{pair.users_a:,.0f} and {pair.users_b:,.0f} users" for pair in plan.pairs]
+    users = [f"{number_text(row['users_a'])} and {number_text(row['users_b'])} users" for row in plan.rows()]
     names = [f"{short(p.group_a)}, {short(p.group_b)}\n{words}" for p, words in zip(plan.pairs, users, strict=True)]
-    return names_panel(f"constant gap found with probability {plan.power:g}", names, (series,), low=0.0)
+    return names_panel(f"constant gap found with probability {plan.power:g}", names, (series,), lines=2, low=0.0)
 
 
 def _pair_names(pairs: Sequence[Any]) -> list[str]:

@@ -63,11 +63,7 @@ def _answer(subject: Subject, judged: bool) -> str:
         return "What other thresholds would give."
     exceeded = max(pair.exceeds for pair in subject.parity.pairs)
     within = max(pair.within for pair in subject.parity.pairs)
-    beyond = (
-        f"A gap above {below(subject, exceeded)}{unit(subject)} is shown"
-        if exceeded > 0
-        else "No tolerance is shown to be exceeded"
-    )
+    beyond = f"A gap above {below(subject, exceeded)}{unit(subject)} is shown" if exceeded > 0 else "No gap of any size is shown"
     return f"{beyond}; gaps above {above(subject, within)}{unit(subject)} are ruled out." if math.isfinite(within) else f"{beyond}."
 
 

@@ -250,7 +250,7 @@ def _overview(audit: Audit) -> Sheet:
             "verdict": subject.verdict,
             "p": p_short(subject.p_value).removeprefix("p = ").removeprefix("p ") or "–",
             "largest gap, estimated": _size(subject, abs(subject.parity.max_gap)),
-            "found 4 times out of 5": _size(subject, subject.minimum_detectable_gap),
+            "detectable gap": _size(subject, subject.minimum_detectable_gap),
         }
         for subject in audit.subjects
     ]

@@ -105,7 +105,7 @@ def _forest_line(subject: Subject, pair: PairTest, shown: bool, place: int) -> S
         if judged
         else "not judged"
     )
-    note = f"{said[0]}{limits} at {score_words(score)}\n{words}".replace("(-", "(−").replace("to -", "to −")
+    note = f"{said[0]}{limits} at {score_words(score)}\n{words}"
     x, y, least, most = (np.array([float(number)]) for number in (gap, place, low, high))
     return Series("", 0, x, y, least, most, "points", not shown, (note,), tone(pair, shown))
 

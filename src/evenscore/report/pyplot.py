@@ -12,6 +12,7 @@ import numpy as np
 
 from evenscore.errors import EvenscoreError, OptionError, shortened
 from evenscore.report.chart import COLOURS, N_DASHES, N_MARKS, Axis, Limits, Panel, Rule, Series, named_series
+from evenscore.report.ticks import minus_signs
 
 # The dashes of the report's lines, in line widths.
 DASHES = ("-", (0, (5, 2)), (0, (2.5, 1.5)), (0, (5, 1.5, 1, 1.5)))
@@ -69,6 +70,10 @@ class Display:
     def __init__(self, ax: Any) -> None:
         self.ax_ = ax
         self.figure_ = np.ravel(np.asarray(ax, dtype=object))[0].figure
+
+    def __repr__(self) -> str:
+        """What stands above the picture in a notebook."""
+        return "Display: .figure_ is the picture, .ax_ its axes"
 
     def __iter__(self) -> Iterator[Any]:
         return iter(np.atleast_1d(np.asarray(self.ax_, dtype=object)))
@@ -219,7 +224,7 @@ def _draw_points(ax: Any, series: Series, by_name: bool, name: str | None) -> No
             ax.plot([x], [y], mark, transform=moved, clip_on=not by_name, **look)
     if ax.figure.get_layout_engine() is not None:  # else there may be no room on the right
         for y, note in zip(series.y, series.notes, strict=False):
-            ax.annotate(note, (1, y), (6, 0), ax.get_yaxis_transform(), "offset points", va="center", fontsize="small")
+            ax.annotate(minus_signs(note), (1, y), (6, 0), ax.get_yaxis_transform(), "offset points", va="center", fontsize="small")
 
 
 def _draw_legend(ax: Any, panel: Panel) -> None:
@@ -270,4 +275,11 @@ def add_strip(ax: Any, series: tuple[Series, ...]) -> None:
         if len(series) <= CROWD:
             strip.fill_between(own.x, 0, own.y, color=colour, alpha=0.12, linewidth=0)
     strip.set_ylim(0, 1.12 * max((float(own.y.max()) for own in series), default=1.0) or 1.0)
-    strip.text(0.005, 0.92, "people", transform=strip.transAxes, va="top", fontsize="x-small", alpha=0.8)
+    side = (0.005, "left") if _crowded_side(series, ax.get_xlim()) == "right" else (0.995, "right")
+    strip.text(side[0], 0.92, "people", transform=strip.transAxes, ha=side[1], va="top", fontsize="x-small", alpha=0.8)
+
+
+def _crowded_side(series: tuple[Series, ...], limits: Limits) -> str:
+    """The side of the axes where there are more people, and less room for a word."""
+    right = [float(own.y[own.x > sum(limits) / 2].sum()) / (float(own.y.sum()) or 1.0) for own in series]
+    return "right" if sum(right) > len(right) / 2 else "left"

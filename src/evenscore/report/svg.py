@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from evenscore.report.chart import COLOURS, N_DASHES, Chart, Panel, Rule, Series
 from evenscore.report.layout import BOTTOM, LINE_HEIGHT, NARROW, ROOMY, TOP, Plane, planes, x_ticks
-from evenscore.report.ticks import axis_ticks
+from evenscore.report.ticks import axis_ticks, minus_signs
 from evenscore.tables import printable, shorten
 from evenscore.types import Floats
 
@@ -85,7 +84,7 @@ def _n(value: float) -> str:
 
 def _text(x: float, y: float, words: str, anchor: str = "middle", kind: str = "small", limit: int = 90) -> str:
     if kind in ("tick", "note"):  # numbers; a name keeps the characters it has
-        words = re.sub(r"(?<![\w.])-(?=\d)", "−", words)
+        words = minus_signs(words)
     words = html.escape(printable(words, max(limit, 6)))
     return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}">{words}</text>'
 
@@ -332,7 +331,7 @@ def _points(series: Series, plane: Plane) -> str:
             pieces.append(_mark(across, up, series))
     if plane.by_name and plane.roomy:
         for y, note in zip(series.y, series.notes, strict=False):
-            pieces.append(_text(plane.right + 8, plane.up(y) + 4, note.replace("\n", ", "), "start"))
+            pieces.append(_text(plane.right + 8, plane.up(y) + 4, minus_signs(note).replace("\n", ", "), "start"))
     return "".join(pieces)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from evenscore.tallies.lattice import Lattice
 
 NAME = 40  # characters
 ONE_LINE = 20  # characters of a name in a small picture
+HYPHEN = re.compile(r"(?<![\w.])-(?=\d)")  # that stands for a minus
 
 
 def short(label: Any) -> str:
@@ -66,6 +68,15 @@ def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
     first = math.ceil(low / step - 1e-9)
     count = math.floor(high / step + 1e-9) - first + 1
     return [round((first + i) * step, 12) + 0.0 for i in range(count)]
+
+
+def minus_signs(words: str) -> str:
+    """Numbers with minus signs for hyphens; dates and names keep theirs.
+
+    >>> minus_signs("-9.7 (-15.1 to -3.1) on 2024-01-31")
+    '−9.7 (−15.1 to −3.1) on 2024-01-31'
+    """
+    return HYPHEN.sub("−", words)
 
 
 def tick_text(value: float) -> str:

@@ -345,7 +345,7 @@ def impact(subject: Subject) -> str:
     same = ""
     if subject.impact.keep == "rate":
         whole = subject.impact.of(None)
-        same = f" and the same overall share of positive decisions, {100 * whole['rate_before']:.1f} %,"
+        same = f" and the same overall share of positive decisions ({100 * whole['rate_before']:.1f} %),"
     before, after = (f"{100 * row[name]:.1f} %" for name in ("rate_before", "rate_after"))
     change, low, high = (f"{100 * row[name]:+.1f}" for name in ("estimate", "ci_low", "ci_high"))
     if not shown:

@@ -119,5 +119,5 @@ document.querySelectorAll("figure").forEach((figure) => {
   }));
   slider.addEventListener("input", () => show(Number(slider.value)));
   slider.addEventListener("focus", () => show(Number(slider.value)));
-  output.textContent = "Point at the picture to read values.";
+  output.textContent = "Point at the picture, or touch it, to read values.";
 });
