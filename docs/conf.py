@@ -28,6 +28,7 @@ autosummary_generate = True
 autosummary_ignore_module_all = False
 autodoc_typehints = "signature"  # of methods; for functions ``reference_types`` puts them beside each argument
 autodoc_typehints_format = "short"
+autodoc_type_aliases = {"ArrayLike": "ArrayLike"}  # else six lines of what NumPy means by it
 python_use_unqualified_type_names = True
 autodoc_member_order = "bysource"  # what matters most stands first in the source, too
 toc_object_entries_show_parents = "hide"
