@@ -3,15 +3,17 @@
 import dataclasses
 import datetime
 import math
+import types
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import evenscore as es
-from evenscore.codec import BASE64, BITS, MATRIX, NUMBER_OR_NAN, Codec, dict_of, record_codec, refuse_invalid
+from evenscore.codec import ARRAY, BASE64, BITS, MATRIX, NUMBER_OR_NAN, Codec, codec_of, dict_of, record_codec, refuse_invalid
 from evenscore.types import Floats, Mask
 
 
@@ -96,3 +98,8 @@ def test_an_order_names_every_field():
     assert list(msgspec.to_builtins(packed)) == ["limit", "group", "value"]
     with pytest.raises(AssertionError, match="every field of Inner"):
         record_codec(Inner, order="limit group")
+
+
+def test_arrays_are_known_under_the_name_that_newer_numpy_has_for_them():
+    """From NumPy 2.5 on, with Python 3.12, the origin of NDArray[float64] is NDArray itself; calibrators could not be saved."""
+    assert codec_of(types.GenericAlias(NDArray, (np.float64,))) is ARRAY is codec_of(Floats)

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from evenscore.data.columns import LARGEST
 from evenscore.errors import FileError
@@ -131,7 +132,7 @@ def codec_of(hint: Any) -> Codec[Any]:
         return tuple_of(codec_of(inner[0]))
     if hint == Mapping[Any, str]:
         return TEXT_BY_LABEL
-    if origin is np.ndarray:
+    if origin in (np.ndarray, NDArray):  # the latter from NumPy 2.5 on, whose name for arrays does not say what it stands for
         return ARRAY
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return record_codec(hint)

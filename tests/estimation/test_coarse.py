@@ -124,14 +124,3 @@ def test_a_cell_that_weighs_nothing_bends_no_curve():
         weight = np.array([share, 1.3, 1e-17])
         cells = SimpleNamespace(weight=weight, outcome=weight * outcome, position=np.array([0.1, 0.2, 0.35]))
         assert np.abs(_bend(cells, points, 0.3)).max() < 10
-
-
-def test_the_largest_gap_of_a_released_tally_is_a_number():
-    """Between two of its cells nobody may be within a bandwidth, and no gap is told there; it was said to be the largest."""
-    data = es.simulate(900, groups=["women", "men"], curve={"women": (0.5, 1), "men": (0, 1)}, rows_per_user=3).data(seed=1)
-    rounded = {name: values.round(4) if name == "score" else values for name, values in data.items()}
-    released = es.tally(rounded, score="score", outcome="outcome", group="group", user="user").release(min_users=20)
-    (pair,) = es.parity_test(released).pairs
-    known = pair.gap[np.isfinite(pair.gap)]
-    assert 10 < len(known) < len(pair.gap)
-    assert abs(pair.max_gap) == np.abs(known).max() and f"{pair.at_score:.3f}" in f"{pair.reason}"
