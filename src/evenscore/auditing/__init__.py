@@ -13,12 +13,10 @@ from evenscore.auditing.gate import Gate
 from evenscore.auditing.judged_groups import MIN_USERS, Selection, check_left_out, require_known, withhold
 from evenscore.auditing.provenance import record
 from evenscore.auditing.repair import Repair, find_repair
-from evenscore.auditing.requests import Request, data_sources, plain_option, requested_subjects
+from evenscore.auditing.requests import ReadShare, Request, data_sources, open_request, plain_option, requested_subjects
 from evenscore.auditing.subject import Subject
-from evenscore.data.spec import TallySpec
 from evenscore.data.splits import Split
 from evenscore.decisions import decision_metrics
-from evenscore.engines import tally_by_spec
 from evenscore.engines.data_or_tally import UNSAID
 from evenscore.engines.row_reading import require_rows
 from evenscore.errors import (
@@ -232,7 +230,8 @@ def _audit_one(request: Request, options: _Options, say: Say | None) -> Subject:
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        tally = _read(request.data, request.spec, notes, say)
+        read = open_request(request, notes, say, again=options.repair)
+        tally = read(None if request.spec is None else request.spec.split)
         use_columns(tally.columns)
         if say is not None:
             say("testing")
@@ -246,7 +245,7 @@ def _audit_one(request: Request, options: _Options, say: Say | None) -> Subject:
         found["decides"] = options.decide or found["decision"].tests
         before_repair = len(caught)
         if options.repair and combine(found[name].verdict for name in options.decide or ("decision",)) == DISPARITY:
-            found |= _repaired(request, selection, mismatch, options, say, found["unavailable"])
+            found |= _repaired(request, read, selection, mismatch, options, found["unavailable"])
         of_repair = caught[before_repair:]
         if options.placebo is not None and nothing:
             found["unavailable"]["placebo"] = nothing
@@ -273,19 +272,6 @@ def _audit_one(request: Request, options: _Options, say: Say | None) -> Subject:
         notes=(*selection.tally._notes(), *dict.fromkeys(notes)),
         **found,
     )
-
-
-def _read(data: Any, spec: TallySpec | None, notes: list[str], say: Say | None) -> Tally:
-    if spec is None:
-        return data  # a tally
-
-    def progress(done: int, total: int) -> None:
-        if say is not None:
-            say(f"counting {done:,} of {total:,} rows")
-
-    if say is not None:
-        say("reading")
-    return tally_by_spec(data, spec, progress=progress, say=notes.append)
 
 
 def _reference(tally: Tally, reference: Any) -> Any:
@@ -352,15 +338,17 @@ def _calibration_error(tally: Tally, mismatch: str, shared: dict[str, Any]) -> C
 
 
 def _repaired(
-    request: Request, selection: Selection, mismatch: str, options: _Options, say: Say | None, unavailable: dict[str, str]
+    request: Request,
+    read: ReadShare,
+    selection: Selection,
+    mismatch: str,
+    options: _Options,
+    unavailable: dict[str, str],
 ) -> dict[str, Repair]:
     """A repair, tested on other users where there are data to take them from."""
 
-    spec = request.spec
-
     def read_split(split: str) -> Tally:
-        assert spec is not None
-        return selection.keep_judged(_read(request.data, replace(spec, split=Split.parse(split)), [], say))
+        return selection.keep_judged(read(Split.parse(split)))
 
     settings: dict[str, Any] = {
         "alpha": options.alpha,
@@ -372,7 +360,7 @@ def _repaired(
     }
     if mismatch:
         unavailable["accuracy"] = mismatch
-    whole = spec is not None and spec.split is None
+    whole = request.spec is not None and request.spec.split is None
     try:
         return {"repair": find_repair(selection.tally, read_split if whole else None, **settings)}
     except EvenscoreError as error:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evenscore.auditing.gate import Gate
 from evenscore.auditing.provenance import Source, file_sources
 from evenscore.data.spec import TallySpec
+from evenscore.data.splits import Split
+from evenscore.engines import hold_rows, tally_by_spec
 from evenscore.engines.data_or_tally import UNSAID, given_tally, is_saved_tally, require_columns
 from evenscore.errors import DataError, OptionError, shortened
 from evenscore.naming import plain_label
 from evenscore.tallies.lattice import Lattice
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Say
+
+ReadShare = Callable[[Split | None], Tally]  # None: all users
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,34 @@ def requested_subjects(
     scores = score if isinstance(score, list | tuple) and all(isinstance(name, str) for name in score) else [score]
     pairs = itertools.product(scores, wanted)
     return [Request(data, TallySpec(score=name, group=attribute, **columns, **settings)) for name, attribute in pairs]
+
+
+def open_request(request: Request, notes: list[str], say: Say | None, *, again: bool) -> ReadShare:
+    """How tallies are had, of all users or of those in a split. again: rows that fit into memory stay there, to be split later."""
+    spec = request.spec
+    if spec is None:
+        return lambda split: request.data  # a tally
+
+    def progress(done: int, total: int) -> None:
+        if say is not None:
+            say(f"counting {done:,} of {total:,} rows")
+
+    def tell_reading() -> None:
+        if say is not None:
+            say("reading")
+
+    held = None
+    if again and spec.split is None:
+        tell_reading()
+        held = hold_rows(request.data, spec, say=notes.append)
+
+    def read(split: Split | None) -> Tally:
+        if held is not None:
+            return held.tally(split, progress)
+        tell_reading()
+        return tally_by_spec(request.data, replace(spec, split=split), progress=progress, say=notes.append)
+
+    return read
 
 
 def _tallies(data: Any) -> list[Tally] | None:

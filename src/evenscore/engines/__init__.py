@@ -15,6 +15,7 @@ from evenscore.threads import in_one_thread
 from evenscore.types import Progress, Say
 
 if TYPE_CHECKING:
+    from evenscore.engines.memory import HeldRows
     from evenscore.engines.plans import TallyPlan
 
 # Where each kind of data is counted (imported when such data comes along), and what its engine heeds beside the spec.
@@ -26,6 +27,7 @@ ENGINES = {
     "dask": ("dask", ()),
     "spark": ("spark", ("way",)),
 }
+HOLDING = ("memory", "files", "duckdb")  # engines that hand over rows at once where they fit into memory
 
 
 @in_one_thread
@@ -134,6 +136,17 @@ def tally_by_spec(
     count_data, settings = _find_engine("tally", data, memory_limit=memory_limit, progress=progress, way=way, say=say)
     counted: Tally = count_data(data, spec, **settings)
     return counted
+
+
+def hold_rows(data: Any, spec: TallySpec, *, memory_limit: str | int = "1GB", say: Say | None = None) -> HeldRows | None:
+    """Rows that are read once for the tallies of several shares of their users; None where each is a scan of its own."""
+    data = unwrap(data)
+    kind = engine_of(data)
+    if kind not in HOLDING:
+        return None
+    hold_data, settings = _find_engine("hold", data, memory_limit=memory_limit, say=say, way=None)
+    held: HeldRows | None = hold_data(data, spec, **settings)
+    return held
 
 
 def explain(

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from evenscore.data.spec import TallySpec
 from evenscore.engines.by_user import ByUser, write_scan
 from evenscore.engines.duck import connect, fetch_arrays, find_duckdb_fields, query, retry_step
-from evenscore.engines.memory import tally_memory
+from evenscore.engines.memory import HeldRows, hold_memory, tally_memory
 from evenscore.engines.paths import CSV, Paths, file_kind, find_files, list_paths
 from evenscore.engines.plans import FETCHED, TallyPlan
 from evenscore.engines.relations import Scan, fits_memory, plan_scan, tally_scan
@@ -45,6 +45,13 @@ def tally_files(
 
     columns = use_files(data, spec.roles, read, say)
     return columns if isinstance(columns, Tally) else tally_memory(columns, spec, progress=progress)
+
+
+def hold_files(data: Paths, spec: TallySpec, *, memory_limit: str | int = MEMORY_LIMIT, say: Say | None = None) -> HeldRows | None:
+    """The rows of files that fit into memory, checked and coded."""
+    limit = parse_memory_limit(memory_limit)
+    columns = use_files(data, spec.roles, lambda source: fetch_columns(source) if is_small(source, limit) else None, say)
+    return None if columns is None else hold_memory(columns, spec)
 
 
 def plan_files(data: Paths, spec: TallySpec, *, memory_limit: str | int = MEMORY_LIMIT) -> TallyPlan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -11,6 +11,7 @@ import narwhals.stable.v2 as nw
 from evenscore.data.columns import open_table
 from evenscore.data.observations import Observations, keep_split, observe, who_is_split
 from evenscore.data.spec import TallySpec
+from evenscore.data.splits import Split
 from evenscore.errors import DataError, first_line, shortened, warn
 from evenscore.tallies.counting import count as count_rows
 from evenscore.tallies.lattice import Lattice
@@ -21,12 +22,28 @@ from evenscore.types import Progress
 
 def tally_memory(data: Any, spec: TallySpec, *, progress: Progress | None = None) -> Tally:
     """The tally of a frame, a dict of arrays or arrays alone."""
+    return hold_memory(data, spec).tally(spec.split, progress)
+
+
+def hold_memory(data: Any, spec: TallySpec) -> HeldRows:
+    """The rows of a frame, a dict of arrays or arrays alone, checked and coded."""
     observations = observe(collect_frame(data, spec.roles), spec)
-    lattice = choose_lattice(observations, spec)
-    tally = fold_lines(count_rows(keep_split(observations, spec.split), lattice, progress))
-    if spec.split is None:
-        return tally
-    return replace(tally, split=str(spec.split), by_item=who_is_split(observations) is observations.items)
+    return HeldRows(observations, choose_lattice(observations, spec))
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRows:
+    """Rows that are checked and coded, of which any share of the users can be counted on one lattice."""
+
+    observations: Observations
+    lattice: Lattice
+
+    def tally(self, split: Split | None = None, progress: Progress | None = None) -> Tally:
+        """The tally of all users, or of those in a split."""
+        tally = fold_lines(count_rows(keep_split(self.observations, split), self.lattice, progress))
+        if split is None:
+            return tally
+        return replace(tally, split=str(split), by_item=who_is_split(self.observations) is self.observations.items)
 
 
 def choose_lattice(observations: Observations, spec: TallySpec) -> Lattice:

@@ -19,7 +19,7 @@ from evenscore.engines.duck import (
     select_columns,
     watch_progress,
 )
-from evenscore.engines.memory import tally_memory
+from evenscore.engines.memory import HeldRows, hold_memory, tally_memory
 from evenscore.engines.parts import COUNTED_BYTES, ITEM_BYTES, Arrays
 from evenscore.engines.plans import FETCHED, TallyPlan
 from evenscore.engines.spill import MEMORY_LIMIT, parse_memory_limit, spill_folder
@@ -41,6 +41,11 @@ def tally_duckdb(data: Any, spec: TallySpec, *, memory_limit: str | int = MEMORY
         return tally_memory(fetch_relation(data, spec.roles), spec, progress=progress)
     with _open_scan(data, spec, limit) as scan:
         return retry_step(lambda _: tally_scan(scan, progress), _explain_relation)
+
+
+def hold_duckdb(data: Any, spec: TallySpec, *, memory_limit: str | int = MEMORY_LIMIT) -> HeldRows | None:
+    """The rows of a relation that fits into memory, checked and coded."""
+    return hold_memory(fetch_relation(data, spec.roles), spec) if is_small(data, parse_memory_limit(memory_limit)) else None
 
 
 def plan_duckdb(data: Any, spec: TallySpec, *, memory_limit: str | int = MEMORY_LIMIT) -> TallyPlan:
