@@ -15,7 +15,7 @@ from evenscore.miscalibration import METHODS
 from evenscore.miscalibration.binned import binned_error
 from evenscore.miscalibration.intervals import size_of
 from evenscore.miscalibration.kernel_error import kernel_error, rougher_error
-from evenscore.miscalibration.noise import Background, noise_of
+from evenscore.miscalibration.noise import Background, Observed, noise_of
 from evenscore.tallies.view import GroupView
 
 EXACT = 1e-12
@@ -32,7 +32,7 @@ def noise_of_bins(tally, bins=5):
     measure = binned_error(view, bins=bins, spacing="width", power=1)
     background = Background.each([view], [view])[0]
     shape = np.ones(len(measure.weight))
-    return noise_of(measure, view, background, shape, np.random.default_rng(0))
+    return noise_of(Observed.of(measure, view, lambda: background), shape, np.random.default_rng(0))
 
 
 def test_noise_of_a_calibrated_score_is_that_of_its_rate():

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenscore.errors import OptionError, require_option, shortened
+from evenscore.estimation.spreads import effective_users
 from evenscore.miscalibration.measure import Measure, norm_name, small_sample_factor, variances
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
@@ -57,7 +58,7 @@ def label_binned_error(view: GroupView, *, bins: Bins, spacing: str, power: int)
     mean_score = plain.matrix @ (view.score * view.sums.W)
     level = plain.values(view) + mean_score - view.tally.centre
     fitted = plain.matrix * level[:, None]
-    variance = variances(view, plain.matrix, fitted) * small_sample_factor(plain.matrix, view) ** 2
+    variance = variances(view, plain.matrix, fitted) * small_sample_factor(effective_users(view, plain.matrix)) ** 2
     share = np.zeros((len(own), len(view.sums.W)))
     share[np.arange(len(own)), cell] = shares[own, cell]
     weight = share @ view.sums.W / view.total

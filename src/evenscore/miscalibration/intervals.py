@@ -8,14 +8,14 @@ from it the usual interval from influence functions, and in between it does not 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
 from evenscore.estimation.inference import normal_quantile
 from evenscore.miscalibration.measure import Measure, norm_of, slope_of
-from evenscore.miscalibration.noise import Background, Noise, noise_of, possible_rates
+from evenscore.miscalibration.noise import Background, Noise, Observed, noise_of, possible_rates
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
@@ -55,45 +55,47 @@ def size_of(
 
     rougher: the same with less smoothing. Smoothing can only hide an error, so that a lower limit stands, but not an upper one.
     """
-    plug_in = measure.estimate(view)
+    plug_in, observed = measure.estimate(view), Observed.of(measure, view, background)
     squared = measure.norm == "l2"
-    debiased = _debiased_square(measure, view, plug_in) if squared else np.nan
+    debiased = _debiased_square(observed, plug_in) if squared else np.nan
     if not interval and (squared or not debias):
         return Size(plug_in, debiased)
-    statistics = _statistics(measure, view, background(), rng)
+    statistics = _statistics(observed, rng)
     if not squared:
         debiased = _median_unbiased(statistics, plug_in)
     if not interval:
         return Size(plug_in, debiased)
     low, high = limits(statistics, plug_in, alpha)
-    high = max(high, _allowed_by_events(measure, view, background(), alpha))
+    high = max(high, _allowed_by_events(observed, alpha))
     if rougher is not None:
-        highest = upper_limit(_statistics(rougher, view, background(), rng), rougher.estimate(view), alpha)
+        highest = upper_limit(_statistics(replace(observed, measure=rougher), rng), rougher.estimate(view), alpha)
         high = highest if np.isnan(highest) else max(high, highest)
     low, high = min(low, debiased), max(high, debiased)  # they fit the norm with its noise, which the estimate is less of
     slope = slope_of(measure.norm, measure.weight, measure.values(view))
     return Size(plug_in, debiased, low, high, slope @ measure.matrix, slope @ measure.fitted)
 
 
-def _allowed_by_events(measure: Measure, view: GroupView, background: Background, alpha: float) -> float:
+def _allowed_by_events(observed: Observed, alpha: float) -> float:
     """The largest error of rates that the number of events allows; 0 where outcomes are not 0/1."""
+    measure, view = observed.measure, observed.view
     norm = norm_of(measure.norm, measure.weight)
-    rates = possible_rates(view, background, normal_quantile(alpha))
+    rates = possible_rates(observed, normal_quantile(alpha))
     errors = [norm(measure.matrix @ (view.sums.W * (rate - view.score)) + measure.offset) for rate in rates]
     return max(map(float, errors), default=0.0)
 
 
-def _debiased_square(measure: Measure, view: GroupView, plug_in: float) -> float:
+def _debiased_square(observed: Observed, plug_in: float) -> float:
     """The root of the mean square less what noise adds to it; 0 when noise explains all of it."""
-    return float(np.sqrt(max(plug_in**2 - measure.mean_variance(view), 0.0)))
+    return float(np.sqrt(max(plug_in**2 - observed.measure.mean_variance(observed.view, observed.factor), 0.0)))
 
 
-def _statistics(measure: Measure, view: GroupView, background: Background, rng: np.random.Generator) -> Statistics:
+def _statistics(observed: Observed, rng: np.random.Generator) -> Statistics:
     """Draws of the norm for a given true size, (DRAWS,)."""
+    measure, view = observed.measure, observed.view
     norm = norm_of(measure.norm, measure.weight)
     values, size = measure.values(view), measure.estimate(view)
     shape = values / size if size > 0 else np.full_like(values, 1 / float(norm(np.ones_like(values))))
-    noise = noise_of(measure, view, background, shape, rng)
+    noise = noise_of(observed, shape, rng)
     step = 0.0 if noise.fixed else size
     if measure.norm == "l2":
         return _squares(noise, measure.weight, shape, step)

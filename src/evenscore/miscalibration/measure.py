@@ -46,19 +46,18 @@ class Measure:
         """The plug-in estimate."""
         return float(norm_of(self.norm, self.weight)(self.values(view)))
 
-    def covariance(self, view: GroupView) -> Floats:
-        """The user-robust covariance of the values, (n_points, n_points)."""
-        factor = small_sample_factor(self.matrix, view)[:, None]
-        matrix, fitted = self.matrix * factor, self.fitted * factor
+    def covariance(self, view: GroupView, factor: Floats) -> Floats:
+        """The user-robust covariance of the values, (n_points, n_points); factor: (n_points,), for few users."""
+        matrix, fitted = self.matrix * factor[:, None], self.fitted * factor[:, None]
         if self.fit is not None:
             return matrix @ view.pairs.residual(self.fit, self.fit) @ matrix.T
         return view.covariance(matrix, fitted)
 
-    def mean_variance(self, view: GroupView) -> float:
-        """The weighted mean of the values' variances: what noise adds to a mean square."""
+    def mean_variance(self, view: GroupView, factor: Floats) -> float:
+        """The weighted mean of the values' variances: what noise adds to a mean square; factor: (n_points,), for few users."""
         if self.variance is not None:
             return float(self.weight @ self.variance)
-        scale = self.weight * small_sample_factor(self.matrix, view) ** 2
+        scale = self.weight * factor**2
         if self.fit is None:
             return float(scale @ variances(view, self.matrix, self.fitted))
         return float(np.vdot((self.matrix.T * scale) @ self.matrix, view.pairs.residual(self.fit, self.fit)))
@@ -71,12 +70,9 @@ def variances(view: GroupView, matrix: Floats, fitted: Floats) -> Floats:
     return np.maximum(square + np.einsum("jc,jc->j", fitted @ pairs.ww, fitted), 0)
 
 
-def small_sample_factor(matrix: Floats, view: GroupView) -> Floats:
-    """n / (n - 1) with the effective users of each point; (n_points,)."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        total = matrix @ view.sums.W
-        effective = view.effective_users(matrix) * total**2
-    effective = np.maximum(np.nan_to_num(effective, nan=FEWEST), FEWEST)
+def small_sample_factor(effective: Floats) -> Floats:
+    """n / (n - 1) with the effective users of each point, counted as two at least; (n_points,)."""
+    effective = np.maximum(effective, FEWEST)
     return effective / (effective - 1)
 
 

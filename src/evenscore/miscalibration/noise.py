@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +85,34 @@ def expected_outcome(view: GroupView) -> tuple[Floats, Floats]:
     return fit, np.maximum(fit, followed)
 
 
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """A measure of a group before its background; what several steps ask of it is made once, when it is first needed.
+
+    around: the group around the outcome that is expected there.
+    """
+
+    measure: Measure
+    view: GroupView
+    background: Callable[[], Background]
+    around: Callable[[], Around]
+
+    @classmethod
+    def of(cls, measure: Measure, view: GroupView, background: Callable[[], Background]) -> Self:
+        """By itself."""
+        return cls(measure, view, background, cache(lambda: Around.of(view, background().fit)))
+
+    @cached_property
+    def effective(self) -> Floats:
+        """How many users each value rests on, (n_points,)."""
+        return effective_users(self.view, self.measure.matrix)
+
+    @cached_property
+    def factor(self) -> Floats:
+        """What few users add to each value's deviation, (n_points,)."""
+        return small_sample_factor(self.effective)
+
+
 @dataclass(frozen=True, slots=True)
 class Noise:
     """Noise of the values at n_points points.
@@ -118,21 +148,22 @@ class Noise:
         return noise
 
 
-def noise_of(measure: Measure, view: GroupView, background: Background, shape: Floats, rng: np.random.Generator) -> Noise:
+def noise_of(observed: Observed, shape: Floats, rng: np.random.Generator) -> Noise:
     """The noise of a measure's values; shape: the observed values over their norm, (n_points,)."""
-    around, effective = Around.of(view, background.fit), effective_users(view, measure.matrix)
+    measure, view, around, effective = observed.measure, observed.view, observed.around(), observed.effective
     if around.known is None:
-        covariance = measure.covariance(view)
+        covariance = measure.covariance(view, observed.factor)
         scatter = own_number_law(Scatter.of(around, measure.matrix, effective))
         law = scaled_law(scatter, np.maximum(np.diag(covariance), 0.0)).law  # rounding may have left it slightly below 0
         law = _tamed(law, effective)
-        return Noise(*_draws(measure, view, covariance, 1.0, shape, rng), lambda _: law, fixed=True)
+        return Noise(*_draws(observed, covariance, 1.0, shape, rng), lambda _: law, fixed=True)
+    background = observed.background()
     depend = Dependence.of(around, measure.matrix, effective)
     side, own = rate_law(depend, np.full(len(effective), background.alike), BORROWED_EVENTS)
     share = float(np.median(own))
     covariance = depend.covariance(around, share, background.alike)
     law_at = _rate_laws(measure, view, background.rate, around.cubes, side)
-    return Noise(*_draws(measure, view, covariance, share, shape, rng), law_at, fixed=False)
+    return Noise(*_draws(observed, covariance, share, shape, rng), law_at, fixed=False)
 
 
 def _tamed(law: Law, effective: Floats) -> Law:
@@ -146,19 +177,19 @@ def _tamed(law: Law, effective: Floats) -> Law:
 
 
 def _draws(
-    measure: Measure, view: GroupView, covariance: Floats, told: float, shape: Floats, rng: np.random.Generator
+    observed: Observed, covariance: Floats, told: float, shape: Floats, rng: np.random.Generator
 ) -> tuple[NDArray[np.float32], Floats]:
     """Standard normal draws of the values, and what the weights of the points do to the norm.
 
     told: how much of the covariance is what users' residuals show; only that can go with their weights.
     """
-    corr = correlation(covariance)
+    corr, measure, view = correlation(covariance), observed.measure, observed.view
     if measure.share is None:
         return draw_standard(corr, rng, DRAWS), np.zeros(DRAWS)
     power = 2 if measure.norm == "l2" else 1
     pull = (np.abs(shape) ** power @ measure.share - 1) / view.total
     pairs = view.pairs
-    mixed = told * small_sample_factor(measure.matrix, view) * ((measure.matrix @ pairs.yw - measure.fitted @ pairs.ww) @ pull)
+    mixed = told * observed.factor * (measure.matrix @ (pairs.yw @ pull) - measure.fitted @ (pairs.ww @ pull))
     deviation = standard_errors(covariance)
     varies = deviation > np.sqrt(ROUNDING) * deviation.max(initial=0.0)  # a cell with one person's row may have only rounding left
     mixed = np.divide(mixed, deviation, out=np.zeros_like(mixed), where=varies)
@@ -192,16 +223,17 @@ def _ratio(top: Floats, bottom: Floats) -> Floats:
     return np.divide(top, bottom, out=np.ones_like(top), where=bottom != 0)
 
 
-def possible_rates(view: GroupView, background: Background, z: float) -> list[Floats]:
+def possible_rates(observed: Observed, z: float) -> list[Floats]:
     """Rates at the cells, (n_cells,), that the number of events still allows: the score's times as much, and so for non-events.
 
     No events among 30 allow a rate of 10 %, whatever the curve that was seen looks like.
     """
+    view = observed.view
     if not view.tally.binary:
         return []
-    around, mean = Around.of(view, background.fit), np.full((1, len(view.score)), 1 / view.total)
-    depend = Dependence.of(around, mean, effective_users(view, mean))
-    side, _ = rate_law(depend, np.array([background.alike]), BORROWED_EVENTS)
+    mean = np.full((1, len(view.score)), 1 / view.total)
+    depend = Dependence.of(observed.around(), mean, effective_users(view, mean))
+    side, _ = rate_law(depend, np.array([observed.background().alike]), BORROWED_EVENTS)
     level = mean @ view.sums.Y
     half = side.squares / 2  # of an event, as numbers of events come in steps
     low, high = float(side.limits(level - half, z)[0][0]), float(side.limits(level + half, z)[1][0])
