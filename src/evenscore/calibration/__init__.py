@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -31,8 +30,6 @@ from evenscore.threads import in_one_thread
 
 METHODS = ("kernel", "isotonic", "platt", "binning", "auto")
 FEWEST_USERS = 10  # a group with fewer gets the pooled map
-
-Maker = Callable[[GroupView], GroupMap]
 
 
 @in_one_thread
@@ -105,8 +102,7 @@ def calibrate(
         raise DataError("the tally has no labelled rows: there is nothing to calibrate on")
     if reference is not None:
         reference = _reference_label(tally, reference, method)
-    make = _maker(fitter, monotone or reference is not None)
-    maps, pooled, reasons = _fit_all(tally, make, weighting, fitter if shrink else None)
+    maps, pooled, reasons = _fit_all(tally, fitter, weighting, monotone or reference is not None, shrink)
     if reference is not None:
         maps, pooled, reasons = _on_scale_of(tally, reference, maps, pooled, reasons)
     return Calibrator(
@@ -141,24 +137,27 @@ def _fitter(method: str, kernel: KernelMap, binning: Binning) -> Method:
     return methods[method]
 
 
-def _maker(fitter: Method, monotone: bool) -> Maker:
-    def make(view: GroupView) -> GroupMap:
-        group_map = as_map(view, fitter.fit(view))
-        return group_map.monotone(knot_weights(group_map.score, view.score, view.sums.W)) if monotone else group_map
+def _settled(fitter: Method, view: GroupView) -> Method:
+    """The method with what it chooses by a group's risk chosen, so that its map and those without each fold share the choice."""
+    return fitter.settle(view) if isinstance(fitter, KernelMap) else fitter
 
-    return make
+
+def _make(view: GroupView, fitter: Method, monotone: bool) -> GroupMap:
+    group_map = as_map(view, fitter.fit(view))
+    return group_map.monotone(knot_weights(group_map.score, view.score, view.sums.W)) if monotone else group_map
 
 
 def _fit_all(
-    tally: Tally, make: Maker, weighting: str, shrinking: Method | None
+    tally: Tally, fitter: Method, weighting: str, monotone: bool, shrink: bool
 ) -> tuple[tuple[GroupMap, ...], GroupMap, dict[Any, str]]:
     """A map for each group and one for everybody; groups with too few users have the latter, and a reason.
 
-    shrinking: how maps are fitted without some users, to see how much of each group's map should be its own; None: all of it.
+    shrink: whether fits without some users tell how much of each group's map should be its own; else all of it.
     """
     whole = GroupView.whole(tally, weighting)
-    pooled = make(whole)
-    pooled_folds = None if shrinking is None or len(tally.groups) == 1 else shrinking.fold_values(whole)
+    method = _settled(fitter, whole)
+    pooled = _make(whole, method, monotone)
+    pooled_folds = method.fold_values(whole) if shrink and len(tally.groups) > 1 else None
     maps, reasons = [], {}
     for group in tally.groups:
         n_users, n_rows = tally.n_users[group], tally.n_rows[group]
@@ -167,9 +166,10 @@ def _fit_all(
             reasons[group] = f"has only {n_users} users with an outcome, fewer than {FEWEST_USERS}: it gets the pooled map"
         else:
             view = GroupView.of(tally, group, weighting)
-            own = make(view)
-            if shrinking is not None and pooled_folds is not None:
-                own = mix_maps(own, pooled, own_share(view, shrinking.fold_values(view), pooled_folds))
+            method = _settled(fitter, view)
+            own = _make(view, method, monotone)
+            if pooled_folds is not None:
+                own = mix_maps(own, pooled, own_share(view, method.fold_values(view), pooled_folds))
             maps.append(own)
     if reasons:
         few = "; ".join(f"group {label_text(group)} {reason}" for group, reason in reasons.items())
