@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenscore.calibration.fit import Fit, average_cells, refit
+from evenscore.calibration.rising import rising_blocks
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
@@ -18,11 +19,9 @@ class Isotonic:
 
     def fit(self, view: GroupView) -> Fit:
         """A knot at the first and at the last cell of each block."""
-        from scipy.optimize import isotonic_regression
-
         used = view.used
         weight = view.sums.W[used]
-        blocks = isotonic_regression(view.sums.Y[used] / weight, weights=weight).blocks
+        blocks = rising_blocks(view.sums.Y[used] / weight, weight)
         knots, owners = [], []
         for start, end in itertools.pairwise(blocks.tolist()):
             for cell in dict.fromkeys((used[start], used[end - 1])):

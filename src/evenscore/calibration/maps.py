@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenscore.calibration.rising import rising_blocks
 from evenscore.tallies.group_sums import CellSums
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Floats
@@ -135,10 +136,8 @@ class GroupMap:
 
 def level_blocks(value: Floats, weight: Floats) -> Floats:
     """The matrix (k, k) that averages each block of an isotonic fit; applied to the values it gives the fit."""
-    from scipy.optimize import isotonic_regression
-
     weight = np.maximum(weight, 1e-9 * max(weight.max(), 1e-300))
-    blocks = isotonic_regression(value, weights=weight).blocks
+    blocks = rising_blocks(value, weight)
     matrix = np.zeros((len(value), len(value)))
     for start, end in itertools.pairwise(blocks.tolist()):
         matrix[start:end, start:end] = weight[start:end] / weight[start:end].sum()

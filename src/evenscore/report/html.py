@@ -11,7 +11,6 @@ from typing import Any
 
 from evenscore.report.document import Document
 from evenscore.report.layout import NARROW
-from evenscore.report.notebook import notebook_style
 from evenscore.report.svg import draw, places, sample
 from evenscore.report.ticks import in_json
 from evenscore.report.wrapping import NO_BREAK, TOGETHER
@@ -34,6 +33,8 @@ def render(document: Document) -> str:
 
 def fragment(document: Document) -> str:
     """The verdict, the summary and the first pictures, for a notebook; styles stay within."""
+    from evenscore.report.notebook import notebook_style  # with every kind of plot, which a page does not need
+
     return _environment().get_template("fragment.html").render(document=document, style=notebook_style())
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from evenscore.calibration.fit import Fit, bound
 from evenscore.calibration.kernel_map import KernelMap
 from evenscore.calibration.maps import knot_weights
+from evenscore.calibration.rising import nearest_rising
 from evenscore.calibration.stacking import interpolation
 from evenscore.estimation.fitted_curves import within_users
 from evenscore.estimation.inference import draw_normal, small_sample
@@ -214,10 +215,8 @@ def _level(value: Floats, weight: Floats) -> Floats:
     """The nearest values that never fall."""
     if (np.diff(value) >= 0).all():
         return value
-    from scipy.optimize import isotonic_regression
-
     floor = 1e-9 * max(float(weight.max()), 1e-300)
-    return np.asarray(isotonic_regression(value, weights=np.maximum(weight, floor)).x)
+    return nearest_rising(value, np.maximum(weight, floor))
 
 
 def draw_curves(rungs: Sequence[Rung], higher: int, rng: np.random.Generator) -> list[list[Floats]]:
