@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from audit import COLUMNS, cpu, write_data
+from audit import COLUMNS, compiled, cpu, write_data
 from core import NAMES, ONE_THREAD, Task, make_columns
 from writing import page_option, show, table
 
@@ -134,8 +134,9 @@ def _audit_file(groups: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data.parquet"
         write_data(data, ROWS, GAP, groups)
-        report = str(Path(folder) / "report.html")
-        return cpu([sys.executable, "-m", "evenscore", "audit", str(data), *COLUMNS, "--report", report, "--quiet"])[0]
+        evenscore, report = [sys.executable, "-m", "evenscore"], str(Path(folder) / "report.html")
+        command = [*evenscore, "audit", str(data), *COLUMNS, "--report", report, "--quiet"]
+        return cpu(command, compiled(Path(folder), evenscore))[0]
 
 
 MEASURES = {measure.__name__: measure for measure in (small, test, pair, shared, audit_two, audit_ten, file_two, file_ten)}
