@@ -106,3 +106,16 @@ def test_all_groups_together_are_grey_as_in_the_report(results):
     ax = results["error"].plot().ax_
     assert [line.get_color() for line in ax.lines].count("#8a95a3") > 0
     matplotlib.pyplot.close("all")
+
+
+def test_names_of_lines_that_end_early_do_not_lie_over_each_other():
+    """Of eight groups three names stood on top of one another, and a fourth was hidden below them."""
+    ends = [(0.6, 0.90, "Amerindian"), (0.65, 0.91, "Hispanic"), (0.62, 0.89, "Puertorican"), (0.3, 0.2, "alone"), (1.0, 0.5, "last")]
+    series = tuple(Series(name, place, np.array([0.0, x]), np.array([0.1, y])) for place, (x, y, name) in enumerate(ends))
+    panel = Panel(Axis("score", (0.0, 1.0)), Axis("", (0.0, 1.0)), series, legend="", direct=True)
+    names = {name for *_, name in ends}
+    texts = [text for text in drawn_as_svg(panel).iter() if text.text in names and text.tag.endswith("text")]
+    placed = {text.text: (float(text.get("x")), float(text.get("y"))) for text in texts}
+    assert set(placed) == names and placed["alone"][0] < placed["last"][0]
+    beside = sorted(y for name, (x, y) in placed.items() if name != "alone")
+    assert np.diff(beside).min() >= svg.LINE_HEIGHT - 2

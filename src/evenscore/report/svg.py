@@ -206,8 +206,9 @@ def _end_names(panel: Panel, plane: Plane) -> list[str]:
         if series.name and len(known):
             ends.append((plane.across(float(series.x[known[-1]])), plane.up(float(series.y[known[-1]])), series))
     short_of = plane.right - 0.14 * (plane.right - plane.left)
-    pieces = [_text(x + 5, y - 9, series.name, "start", f"end halo f{_colour(series)}") for x, y, series in ends if x < short_of]
-    ends = sorted((end for end in ends if end[0] >= short_of), key=lambda end: end[1])
+    alone = [end for end in ends if end[0] < short_of and not any(_names_meet(end, other) for other in ends if other is not end)]
+    pieces = [_text(x + 5, y - 9, series.name, "start", f"end halo f{_colour(series)}") for x, y, series in alone]
+    ends = sorted((end for end in ends if not any(end is other for other in alone)), key=lambda end: end[1])
     step = min(30.0, (plane.bottom - plane.top) / max(1, len(ends)))
     notes = step >= 29
     heights = _apart([end[1] for end in ends], step, plane.top + 6, plane.bottom - (12 if notes else 0))
@@ -221,6 +222,12 @@ def _end_names(panel: Panel, plane: Plane) -> list[str]:
         if notes and series.notes and series.notes[0]:
             pieces.append(_text(text, height + 17, series.notes[0], "start", "tick"))
     return pieces
+
+
+def _names_meet(one: tuple[float, float, Series], other: tuple[float, float, Series]) -> bool:
+    """Whether names just beside the ends of two lines would lie over each other."""
+    left, right = sorted((one, other), key=lambda end: end[0])
+    return right[0] - left[0] < LETTER * len(left[2].name) + 5 and abs(one[1] - other[1]) < LINE_HEIGHT
 
 
 def _apart(wanted: list[float], step: float, top: float, bottom: float) -> list[float]:
