@@ -22,9 +22,11 @@ from evenscore.engines.writing import (
     refuse_overwriting,
 )
 from evenscore.errors import DataError
+from evenscore.naming import in_names
 from evenscore.types import Say
 
 
+@in_names
 def apply_files(
     calibrator: Calibrator,
     data: Any,

@@ -14,6 +14,7 @@ from evenscore.calibration.matching import match_groups, read_scores, require_tr
 from evenscore.data.coding import CHUNK
 from evenscore.data.observations import Columns
 from evenscore.errors import OptionError, listing, shortened, warn
+from evenscore.naming import GroupNames, in_names
 from evenscore.saving import as_path
 from evenscore.tables import Table, label_text
 from evenscore.tallies.lattice import Lattice
@@ -83,15 +84,20 @@ class Counted(Table):
 
     def notes(self) -> list[str]:
         """What was unusual, in words."""
-        return [f"{n:,} {what}" for n, what in self._unusual() if n]
+        return [f"{n:,} {one if n == 1 else several}" for n, one, several in self._unusual() if n]
 
-    def _unusual(self) -> list[tuple[int, str]]:
-        treated = "got the pooled map" if self.on_unknown == "pooled" else "kept their scores"
+    def _unusual(self) -> list[tuple[int, str, str]]:
+        outside = "outside the range seen in training: held constant"
         return [
-            (self.n_outside, "scores lie outside the range seen in training: held constant"),
-            (self.n_unknown, f"rows of unknown or missing groups {treated}"),
-            (self.n_null, "scores are missing and stay so"),
+            (self.n_outside, f"score lies {outside}", f"scores lie {outside}"),
+            self._of_unknown("got the pooled map", "kept its score"),
+            (self.n_null, "score is missing and stays so", "scores are missing and stay so"),
         ]
+
+    def _of_unknown(self, pooled: str, kept: str) -> tuple[int, str, str]:
+        """How rows of groups without a map were treated: their number, and what is said of one and of several."""
+        one, several = (pooled, pooled) if self.on_unknown == "pooled" else (kept, "kept their scores")
+        return self.n_unknown, f"row of an unknown or missing group {one}", f"rows of unknown or missing groups {several}"
 
     def _title(self) -> str:
         return f"{self.n_rows:,} rows with calibrated scores"
@@ -158,6 +164,12 @@ class Calibrator(Table):
     by_item: bool = False
 
     @property
+    def group_names(self) -> GroupNames:
+        """What its groups are called, also when it was read from a file."""
+        texts = super(Calibrator, self).group_names.texts
+        return GroupNames(texts=texts) if self.columns is None else GroupNames(self.columns.group, texts)
+
+    @property
     def groups(self) -> tuple[Any, ...]:
         """The groups, in order."""
         return tuple(group_map.group for group_map in self.maps)
@@ -193,6 +205,7 @@ class Calibrator(Table):
         applied._warn()
         return applied.scores
 
+    @in_names
     def apply(self, scores: Any, groups: Any, on_unknown: str = "error", nulls: str = "error") -> Applied:
         """Calibrated scores together with the counts of what was unusual."""
         require_treatment(on_unknown, nulls)

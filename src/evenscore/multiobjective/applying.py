@@ -12,9 +12,11 @@ from evenscore.engines.files import read_files
 from evenscore.engines.writing import copy_with_arrays, refuse_overwriting
 from evenscore.errors import OptionError, listing
 from evenscore.multiobjective.calibrator import JointApplied, JointCalibrator, check_weights
+from evenscore.naming import in_names
 from evenscore.types import Say
 
 
+@in_names
 def apply_files_jointly(
     calibrator: JointCalibrator,
     data: Any,

@@ -17,7 +17,7 @@ from evenscore.errors import DataError, OptionError, listing, shortened
 from evenscore.multiobjective.axes import Axis
 from evenscore.multiobjective.maps import GroupMaps, ReadyMaps
 from evenscore.multiobjective.rows import JointColumns
-from evenscore.naming import GroupNames
+from evenscore.naming import GroupNames, in_names
 from evenscore.saving import as_path
 from evenscore.tables import Table, label_text
 from evenscore.types import Array, Floats, Mask
@@ -47,13 +47,14 @@ class JointApplied(Counted):
         """Whether somebody should be told: unknown groups, missing scores, or more than 1 % of rows outside the range or far."""
         return bool(self.n_unknown or self.n_null or max(self.n_outside, self.n_far) > OFTEN * self.n_rows)
 
-    def _unusual(self) -> list[tuple[int, str]]:
-        treated = "got the pooled maps" if self.on_unknown == "pooled" else "kept their scores"
+    def _unusual(self) -> list[tuple[int, str, str]]:
+        outside = "a score outside the range seen in training: held constant"
+        far = "scores that together nobody in training came near: {} the value of the nearest"
         return [
-            (self.n_outside, "rows have a score outside the range seen in training: held constant"),
-            (self.n_far, "rows have scores that together nobody in training came near: they have the value of the nearest"),
-            (self.n_unknown, f"rows of unknown or missing groups {treated}"),
-            (self.n_null, "rows lack a score and have none afterwards"),
+            (self.n_outside, f"row has {outside}", f"rows have {outside}"),
+            (self.n_far, f"row has {far.format('it has')}", f"rows have {far.format('they have')}"),
+            self._of_unknown("got the pooled maps", "kept its scores"),
+            (self.n_null, "row lacks a score and has none afterwards", "rows lack a score and have none afterwards"),
         ]
 
     def _title(self) -> str:
@@ -139,6 +140,7 @@ class JointCalibrator(Table):
         applied._warn()
         return applied.scores
 
+    @in_names
     def apply(self, data: Any, groups: Any = None, on_unknown: str = "error", nulls: str = "error") -> JointApplied:
         """Calibrated scores together with the counts of what was unusual."""
         require_treatment(on_unknown, nulls)
