@@ -101,6 +101,16 @@ def test_full_overlap_is_the_parity_test_itself():
     assert audit.verdict == es.audit(tally, decide="parity", repair=False).verdict
 
 
+def test_parity_decides_about_few_scores_that_lie_between_each_other():
+    """Calibrated deciles of two groups: the order was asked, which shows no gap, beside a gap that "would be found"."""
+    rng = np.random.default_rng(0)
+    group, value = np.arange(2000) % 2, rng.integers(0, 10, 2000)
+    score = value / 10 + 0.05 + 0.013 * group
+    audit = es.audit(people(score, score + 0.1 * group, group), repair=False, **NAMES)
+    (pair,) = audit.subjects[0].decision.pairs
+    assert (pair.decided_by, pair.verdict, pair.p_value) == ("parity", "disparity", audit.tests["parity"].p_value)
+
+
 def test_the_shares_outside_against_the_rows():
     data = overlapping(lambda score, group: score)
     tally = es.tally(data, **NAMES)
@@ -257,6 +267,12 @@ def test_documents_are_valid_in_both_versions(misordered):
     assert named.subjects[0].decision is None and named.subjects[0].alpha == 0.025
 
 
+def test_two_audits_are_compared_by_the_p_value_of_the_verdict(misordered):
+    """It was parity's, 0.016 beside "inconclusive" twice."""
+    (change,) = es.compare_audits(misordered, misordered).changes
+    assert change.p_after == misordered.subjects[0].p_value < 0.05 and change.verdict_after == "disparity"
+
+
 def test_auto_stands_alone():
     with pytest.raises(es.OptionError, match="give it alone"):
         es.audit(lending(100), decide=["auto", "parity"], **NAMES)
@@ -270,3 +286,48 @@ def test_a_group_and_the_rest():
     parity, ordering = es.parity_test(tally, compare="rest"), es.ordering_test(tally)
     decision = make_decision(tally, parity, ordering, alpha=0.05, tolerance=None, weighting="user", seed=0)
     assert decision.pairs[2].decided_by == "ordering" and decision.pairs[2].verdict == "disparity"
+
+
+def test_pairs_that_no_test_can_judge_do_not_cost_the_others_their_adjustment():
+    """Of six groups one had two people at each score: "the order decides" about its pairs, and p went from 0.53 to 1.00."""
+    rng = np.random.default_rng(3)
+    group = np.repeat(["a", "b", "c", "few"], [400, 300, 300, 12])
+    score = rng.integers(1, 6, len(group))
+    audit = es.audit(people(score, score / 8, group), repair=False, **NAMES)
+    parity, decision = audit.tests["parity"], audit.subjects[0].decision
+    assert not all(pair.judged for pair in decision.pairs) and decision.tests == ("parity",)
+    assert decision.p_value == parity.p_value and "pairs parity decides" not in audit.text(verbose=True)
+    assert [pair.p_adjusted for pair in decision.pairs if pair.judged] == [pair.p_adjusted for pair in parity.pairs if pair.judged]
+
+
+def apart_but_two(seed, n=1500):
+    """Five groups, of which two have scores in common, where one has more outcomes than the other."""
+    rng = np.random.default_rng(seed)
+    group = np.arange(n) % 5
+    score = np.where(group < 2, rng.random(n) * 0.2, 0.2 * group + rng.random(n) * 0.18)
+    outcome = rng.random(n) < score + 0.1 * (group == 0) + 0.05
+    return {"s": score, "y": outcome, "g": np.array(list("abcde"))[group], "u": np.arange(n)}
+
+
+def test_parity_shows_no_gap_that_the_verdict_does_not_show():
+    """Nine pairs are judged by their order: "No difference is shown (p = 0.12)", and below it "the largest gap that is shown"."""
+    data = apart_but_two(4)
+    audit, alone = es.audit(data, repair=False, **NAMES), es.parity_test(es.tally(data, **NAMES))
+    parity, decision = audit.tests["parity"], audit.subjects[0].decision
+    assert alone.verdict == "disparity" and audit.verdict == parity.verdict == "inconclusive"
+    assert parity.p_value == decision.p_value > 0.05 and not parity.regions and parity.adjustment == decision.adjustment
+    assert "gap that is shown" not in audit.text(verbose=True) and "no gap is shown" in parity.reason
+    assert next(pair.p_value for pair in parity.pairs if pair.judged) == next(pair.p_value for pair in alone.pairs if pair.judged)
+
+
+def test_an_order_that_does_not_decide_makes_no_headline():
+    """Of costs too skewed to be judged it said that no score had enough people of two groups, where all groups had them."""
+    rng = np.random.default_rng(0)
+    group, score = np.repeat(["a", "b", "c"], [900, 900, 40]), rng.gamma(2, 50, 1840)
+    cost = np.where(group == "a", 0.5, 1.5) * score * np.exp(rng.normal(0, 2.2, 1840))
+    audit = es.audit(people(score, 1, group) | {"y": cost}, repair=False, **NAMES)
+    (subject,) = audit.subjects
+    shown = [pair for pair in subject.ordering.pairs if pair.verdict == "disparity"]
+    said = " ".join(audit.text(verbose=True).split())
+    assert shown and subject.verdict != "disparity" and not subject.nothing_in_common
+    assert "has enough people of two groups" not in said and "this test was not to decide here" in said

@@ -44,7 +44,7 @@ def test_it_says_who_what_and_how_large(many):
 def test_with_a_tolerance_pairs_are_not_said_to_be_alike():
     """The larger gaps exceed the tolerance; of the others no more is said than that this is not shown."""
     text = " ".join(audit_of(3, tolerance=0.05).text(width=120).split())
-    assert "not shown to differ by more than 5.0 points (" in text
+    assert "not shown to differ by more than 5 points (" in text
 
 
 def test_words_of_a_table_are_cut_only_where_names_in_two_lines_are_not_enough():

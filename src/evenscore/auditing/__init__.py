@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evenscore.auditing.audit_result import Audit
-from evenscore.auditing.deciding import make_decision, named_tests, repeat_decision
+from evenscore.auditing.deciding import hold_to, make_decision, named_tests, repeat_decision
 from evenscore.auditing.gate import Gate
 from evenscore.auditing.judged_groups import MIN_USERS, Selection, check_left_out, require_known, withhold
 from evenscore.auditing.provenance import record
@@ -300,6 +300,7 @@ def _tested(tally: Tally, options: _Options) -> dict[str, Any]:
     found["keys"] = compare_keys(tally, found["parity"], **again)
     if not options.decide:
         found["decision"] = make_decision(tally, found["parity"], found["ordering"], **shared)
+        found["parity"] = hold_to(found["parity"], found["decision"])
     if options.threshold is not None:
         at: dict[str, Any] = {"threshold": options.threshold, "positive": options.positive}
         found["marginal"] = marginal_test(tally, reference=reference, **at, **shared)

@@ -184,6 +184,7 @@ class _Subject:
     attribute: tuple[str, ...]
     verdict: str
     tests: _Tests
+    p_value: float | msgspec.UnsetType | None = msgspec.UNSET  # of the verdict; documents of version 1.0 have the tests' only
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,10 +254,11 @@ def _change(before: _Subject | None, after: _Subject | None) -> Change:
 
 def _facts(subject: _Subject | None, when: str) -> dict[str, Any]:
     parity = _Test() if subject is None else subject.tests.parity
+    p_value = None if subject is None else subject.p_value
     return {
         f"verdict_{when}": None if subject is None else subject.verdict,
         f"gap_{when}": abs(_or_nan(parity.max_gap)),
-        f"p_{when}": _or_nan(parity.p_value),
+        f"p_{when}": _or_nan(parity.p_value if p_value is msgspec.UNSET else p_value),
         f"seen_{when}": _or_nan(parity.minimum_detectable_gap),
     }
 

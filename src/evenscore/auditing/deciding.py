@@ -81,7 +81,13 @@ class Decision(PairwiseTest):
     @property
     def tests(self) -> tuple[str, ...]:
         """The names of the tests that decide about some pair."""
-        return tuple(name for name in (BY_PARITY, ORDERING) if any(name in pair.decided_by for pair in self.pairs))
+        deciding = {pair.decided_by for pair in self.told}
+        return tuple(name for name in (BY_PARITY, ORDERING) if any(name in decided_by for decided_by in deciding))
+
+    @property
+    def told(self) -> tuple[DecidedPair, ...]:
+        """The pairs that are judged; all of them where none is."""
+        return tuple(pair for pair in self.pairs if pair.judged) or self.pairs
 
     @property
     def reason(self) -> str:
@@ -131,6 +137,8 @@ def make_decision(
         judge.decide(comparison, overlap, pair, number)
         for number, (comparison, overlap, pair) in enumerate(zip(comparisons, overlaps, parity.pairs, strict=True))
     ]
+    if {pair.decided_by for pair, *_ in pairs if pair.judged} == {BY_PARITY}:  # the others no test can judge
+        return _by_one(parity.pairs, overlaps, parity, parity.adjustment)
     adjusted = holm([pair.p_value for pair, *_ in pairs])
     decided = tuple(
         _judge(pair, own, order, float(p), alpha, tolerance) for (pair, own, order), p in zip(pairs, adjusted, strict=True)
@@ -139,6 +147,21 @@ def make_decision(
     if combine(pair.verdict for pair in decided) == INCONCLUSIVE:
         why = _why_undecided(decided, parity, tolerance)
     return Decision(decided, alpha, "Holm's method", why, tally.frame_kind)
+
+
+def hold_to(parity: ParityTest, decision: Decision) -> ParityTest:
+    """The parity test as one of those that decide: adjusted for all pairs with them, it shows no gap that they do not show."""
+    if decision.tests == (BY_PARITY,):
+        return parity
+    pairs = tuple(_held(own, decided, parity.tolerance) for own, decided in zip(parity.pairs, decision.pairs, strict=True))
+    return replace(parity, pairs=pairs, adjustment=decision.adjustment)
+
+
+def _held(own: PairTest, decided: DecidedPair, tolerance: float | None) -> PairTest:
+    if own.verdict == DISPARITY and decided.verdict != DISPARITY:
+        reason = [*own.reason.split("; ")[:-1], not_shown(own.minimum_detectable_gap, tolerance)]
+        return replace(own, p_adjusted=decided.p_adjusted, verdict=INCONCLUSIVE, regions=(), reason="; ".join(reason))
+    return replace(own, p_adjusted=decided.p_adjusted) if own.judged and decided.decided_by == BY_PARITY else own
 
 
 def repeat_decision(tally: Tally, parity: ParityTest, weighting: str) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def judge(
         if math.isnan(detectable):
             seen = "some groups cannot be judged, so there no gap would be"
         elif math.isinf(detectable):
-            seen = "between some groups no gap, however large, would be"
+            seen = "between some groups even the largest possible gap would not be"
         return GateResult(
             UNSHOWN, gate.rule, f"the gate asks that a gap of {gate.require_power:g} be found with probability 0.8; {seen} found"
         )

@@ -82,7 +82,8 @@ class Repair:
     def sentence(self) -> str:
         """The same, and whether it is suggested."""
         called = {SHOWN: "a repair that does not remove the disparity", UNJUDGED: "a repair to try, not shown to work"}
-        suggested = called.get(self.state, "suggested repair")
+        leaves = self.verification is not None and self.verification.leaves_too_much
+        suggested = called.get(self.state, called[UNJUDGED] if leaves else "suggested repair")
         return f"{suggested if self.suggested else 'no repair is suggested'}: {self.words}"
 
     def to_dict(self) -> dict[str, Any]:

@@ -134,11 +134,21 @@ class Subject:
     @property
     def order_decides(self) -> bool:
         """Whether the headline is a share of misordered pairs: the ordering test decides, and parity shows no gap."""
-        return (
-            "ordering" in self.decides
-            and self.parity.verdict != DISPARITY
-            and (self.ordering.verdict == DISPARITY or bool(np.isnan(self.parity.max_gap)))
-        )
+        if "ordering" not in self.decides or self.parity.verdict == DISPARITY:
+            return False
+        return self._order_shown or bool(np.isnan(self.parity.max_gap))
+
+    @property
+    def _order_shown(self) -> bool:
+        """Whether the order shows a disparity of a pair that it decides about."""
+        if self.decision is None:
+            return self.ordering.verdict == DISPARITY
+        return any("ordering" in pair.shown_by for pair in self.decision.pairs)
+
+    @property
+    def nothing_in_common(self) -> bool:
+        """Whether no score has enough people of any two groups, so that the order decides about all that could be judged."""
+        return self.decision is None or all(pair.decided_by == "ordering" for pair in self.decision.told)
 
     @property
     def minimum_detectable_gap(self) -> float:

@@ -62,7 +62,7 @@ def describe_change(before: ParityTest, after: ParityTest) -> tuple[str, str]:
     if lost or not both:  # of a pair that showed a gap nothing would be told
         return "", "the remaining gap cannot be given"
     sizes = [max(own) for own in zip(*both, strict=True)]
-    old, new = map(amount_text, sizes)
+    old, new = (amount_text(size) if size > 0 else "no more than noise" for size in sizes)  # noise is taken off
     if old == new:
         return "stays", f"the typical gap stays at {old}"
     moves = "falls" if sizes[1] < sizes[0] else "rises"

@@ -91,6 +91,11 @@ class Verification(Table):
         return describe_change(self.before, self.after)[0] == "rises"
 
     @property
+    def leaves_too_much(self) -> bool:
+        """Whether the typical gap after the repair is beyond the tolerance, though no gap beyond it may be shown."""
+        return self.after.tolerance is not None and self.rms_gap_after > self.after.tolerance
+
+    @property
     def worse(self) -> tuple[Accuracy, ...]:
         """Groups whose squared error rises by more than chance explains, at the level shared among the groups."""
         from scipy import special
@@ -226,10 +231,11 @@ class Verification(Table):
         return [self.words]
 
     def _title(self) -> str:
-        return (
-            f"Repair tested on unseen {self.split_of}: {self.state}, p = {p_text(self.p_value)}, root mean squared gap "
-            f"{number_text(self.rms_gap_before)} before, {number_text(self.rms_gap_after)} after"
-        )
+        tested = f"Repair tested on unseen {self.split_of}: {self.state}"
+        if not all(map(math.isfinite, (self.p_value, self.rms_gap_before, self.rms_gap_after))):
+            return tested
+        gaps = f"{number_text(self.rms_gap_before)} before, {number_text(self.rms_gap_after)} after"
+        return f"{tested}, p = {p_text(self.p_value)}, root mean squared gap {gaps}"
 
     def _notes(self) -> list[str]:
         worse = [label_text(own.group) for own in self.worse]

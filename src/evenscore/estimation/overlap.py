@@ -61,7 +61,8 @@ def _shared_users(comparison: Comparison) -> Mask:
     low, high = _common(comparison)
     if not comparison.unsmoothed and low < high:
         smoothing = smoothing.at(min(smoothing.h, max((high - low) / 2, NARROWEST * comparison.a.lattice.cell_width)))
-    enough = [effective_users(side, smoothing.smoother(side, points).matrix) >= MIN_EFFECTIVE for side in comparison.sides]
+    smooths = comparison.smoothers(points, smoothing)
+    enough = [effective_users(side, smooth.matrix) >= MIN_EFFECTIVE for side, smooth in zip(comparison.sides, smooths, strict=True)]
     return np.asarray(enough[0] & enough[1])
 
 

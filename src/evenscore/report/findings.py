@@ -15,7 +15,7 @@ from evenscore.calibration.repair_state import NOT_SHOWN, SHOWN, UNJUDGED, UNTES
 from evenscore.estimation.verdict import DISPARITY, PARITY
 from evenscore.ordering.ordering_result import OrderingPair
 from evenscore.parity.parity_result import PairTest, Region
-from evenscore.report.headline import order_claim, order_only, outcome_name, score_name
+from evenscore.report.headline import order_claim, order_only, outcome_name, score_name, tolerance_text
 from evenscore.report.ticks import percent
 from evenscore.tables import label_text, printable
 from evenscore.wording import at_least, decimals
@@ -30,7 +30,8 @@ RUNNING = re.compile(r",| (?:and|or|to|than|for) ")  # "40 and older", "high, bu
 
 def score_words(score: float) -> str:
     """A score in a sentence."""
-    return f"{score:,.0f}" if float(score).is_integer() else f"{score:,.{decimals(score)}f}"
+    figures = 3 if 1 <= abs(score) < 100 else 2  # 29.5 is a score of its own, and no 30
+    return f"{score:,.0f}" if float(score).is_integer() else f"{score:,.{decimals(score, digits=figures)}f}"
 
 
 def amount(subject: Subject, *values: float) -> list[str]:
@@ -165,7 +166,7 @@ def state(subject: Subject, tolerance: float | None) -> str:
 def within(subject: Subject, tolerance: float | None) -> str:
     """A tolerance in words."""
     assert tolerance is not None
-    return f"{100 * tolerance:g} points" if subject.tally.binary else f"{tolerance:g}"
+    return tolerance_text(tolerance, subject.tally.binary)
 
 
 def headline(subject: Subject, tolerance: float | None, several: bool = False) -> str:

@@ -33,23 +33,26 @@ def _claim(subject: Subject, tolerance: float | None) -> str:
     if order_only(subject):
         return order_claim(subject, tolerance)
     if subject.verdict == DISPARITY and subject.order_decides:
-        more = f"stands for {outcome} more often" if binary else f"stands for a higher {outcome}"
+        more = f"stands for {outcome} more often" if binary else f"stands for a higher mean of {outcome}"
         first, second = ("lower", "higher") if subject.ordering.direction == RISING else ("higher", "lower")
         return f"A {first} {score} in one group {more} than a {second} {score} in another"
     if subject.verdict == DISPARITY and tolerance is not None:
-        amount = size(tolerance, binary)
-        return f"At the same {score}, {_rate(outcome, binary)} differs by more than {amount} between groups"
+        amount = tolerance_text(tolerance, binary)
+        other = "the other" if _two(subject) else "another"
+        differs = f"{outcome} is more common in one group than in {other}, by" if binary else f"the mean of {outcome} differs by"
+        return f"At the same {score}, {differs} more than {amount}{'' if binary else ' between groups'}"
     if subject.verdict == DISPARITY:
-        state = f"{outcome} is not equally common" if binary else f"the expected {outcome} is not the same"
+        state = f"{outcome} is not equally common" if binary else f"the mean of {outcome} is not the same"
         return f"At the same {score}, {state} {_everywhere(subject)}"
     if subject.verdict == PARITY and tolerance is not None:
-        amount = size(tolerance, binary)
-        rate = _rate(outcome, binary)
-        return f"At the same {score}, {rate} differs by less than {amount} between groups, wherever there are enough people to tell"
+        amount, where = tolerance_text(tolerance, binary), _everywhere(subject)
+        same = f"equally common {where}" if binary else f"the same {where}"
+        what = outcome if binary else f"the mean of {outcome}"
+        return f"At the same {score}, {what} is {same} to within {amount}, wherever there are enough people to tell"
     if math.isnan(subject.p_value):
-        return f"Nothing could be judged {_between(subject)}"
+        return f"At the same {score}, nothing could be judged {_between(subject)}"
     if tolerance is not None:
-        return f"Neither a difference of more than {size(tolerance, binary)} nor its absence is shown {_between(subject)}"
+        return f"Neither a difference of more than {tolerance_text(tolerance, binary)} nor its absence is shown {_between(subject)}"
     return f"No difference is shown {_between(subject)}"
 
 
@@ -61,13 +64,15 @@ def order_only(subject: Subject) -> bool:
 def order_claim(subject: Subject, tolerance: float | None) -> str:
     """What the order across groups shows where no score has enough people of two groups: nothing about the same score."""
     score, binary = score_name(subject), subject.tally.binary
-    more = f"{outcome_name(subject)} more often" if binary else f"a higher {outcome_name(subject)}"
+    more = f"{outcome_name(subject)} more often" if binary else f"a higher mean of {outcome_name(subject)}"
     first, second = ("lower", "higher") if subject.ordering.direction == RISING else ("higher", "lower")
-    beyond = "" if tolerance is None else f", by more than {size(tolerance, binary)},"
+    beyond = "" if tolerance is None else f", by more than {tolerance_text(tolerance, binary)},"
     if subject.verdict == PARITY:
         stands = f"No {first} {score} in one group stands for {more}{beyond} than a {second} one in another"
         return f"{stands}; no {score} is common to both"
-    none = f"No {score} has enough people of two groups to compare"
+    none = f"At the same {score} nothing could be judged"
+    if subject.nothing_in_common:
+        none = f"No {score} has enough people of two groups to compare"
     if tolerance is not None:
         stands = f"a {first} one in one group stands for {more}{beyond} than a {second} one in another"
         return f"{none}; whether {stands} is not shown either way"
@@ -84,10 +89,6 @@ def outcome_name(subject: Subject) -> str:
     """What the outcome's column is called."""
     name = subject.tally.columns.outcome if subject.tally.columns is not None else "outcome"
     return "the outcome" if name == "outcome" and subject.tally.binary else printable(name, NAME)
-
-
-def _rate(outcome: str, binary: bool) -> str:
-    return f"the share with {outcome}" if binary else f"the expected {outcome}"
 
 
 def _everywhere(subject: Subject) -> str:
@@ -112,6 +113,11 @@ def _two(subject: Subject) -> list[str]:
 def size(gap: float, binary: bool) -> str:
     """A gap without its sign: of shares in points, else in the outcome's own unit."""
     return f"{_digits(100 * abs(gap))} points" if binary else _digits(abs(gap))
+
+
+def tolerance_text(tolerance: float, binary: bool) -> str:
+    """A tolerance as its user gave it: 5 points, and not 5.0."""
+    return f"{100 * tolerance:g} points" if binary else f"{tolerance:g}"
 
 
 def shown_gap(region: Region, binary: bool) -> str:
@@ -149,14 +155,16 @@ def finding(subject: Subject) -> str:
     has = (
         f"{outcome} is more common in {more} than in {less}"
         if binary
-        else f"the expected {outcome} is higher in {more} than in {less}"
+        else f"the mean of {outcome} is higher in {more} than in {less}"
     )
     return f"At the same {score}, {has}: by {shown_gap(region, binary)}"
 
 
 def score_text(score: float) -> str:
     """A score in a sentence."""
-    return f"{score:.2g}" if 1e-4 <= abs(score) < 99.5 else number_text(round(score) if abs(score) >= 1000 else float(score))
+    if 1 <= abs(score) < 99.5:
+        return f"{score:.3g}"  # 29.5 is a score of its own, and no 30
+    return f"{score:.2g}" if 1e-4 <= abs(score) < 1 else number_text(round(score) if abs(score) >= 1000 else float(score))
 
 
 def _digits(value: float) -> str:
@@ -167,4 +175,4 @@ def _digits(value: float) -> str:
     """
     if value >= 9.95 or value == 0:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 0.95 else f"{value:.2g}"
+    return f"{value:.1f}" if value >= 0.95 else f"{value:#.2g}"

@@ -152,6 +152,7 @@ def _ordering(subject: Subject, prefix: str) -> Section:
             f"{sentence(at_least(worst.at_least))[:-1]} pairs of people, one from {group_name(worst.group_a)} and one from "
             f"{group_name(worst.group_b)}, are misordered ({p_short(test.p_value)})."
         )
+        answer += f" {sentence(words.NO_VERDICT)}" if words.order_aside(subject) else ""
     elif math.isnan(test.p_value):
         answer = sentence(test.reason) if test.reason != subject.reason else "It could not be judged."
     else:
@@ -162,7 +163,7 @@ def _ordering(subject: Subject, prefix: str) -> Section:
         f"{prefix}ordering",
         "Order across groups",
         answer,
-        test.verdict,
+        "" if words.order_aside(subject) else test.verdict,
         _texts(*falls),
         figures=(order_chart(test, f"{prefix}order"),) if judged else (),
         tables=(sheet(test.rows(), "Pairs of groups", limit=SHOWN_PAIRS),) if judged else (),

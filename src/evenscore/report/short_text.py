@@ -12,7 +12,7 @@ from evenscore.auditing.subject import Subject
 from evenscore.estimation.pairwise import GroupPair
 from evenscore.estimation.verdict import DISPARITY
 from evenscore.naming import in_names, label_text
-from evenscore.report.headline import ordered, score_text, shown_gap, shown_regions, size, verdict_sentence
+from evenscore.report.headline import ordered, score_text, shown_gap, shown_regions, size, tolerance_text, verdict_sentence
 from evenscore.report.words import headline, widest_band
 from evenscore.report.wrapping import TABBED, ink, wrap
 from evenscore.tables import printable, shorten
@@ -128,7 +128,7 @@ def _pairs(subject: Subject, width: int, more: str, most: int) -> list[str]:
     lines = [printable(f"  {pair.names(limit):{column}}  {pair.words}", width) for pair in shown[:most]]
     rest, unshown = max(0, len(shown) - most), len(subject.parity.pairs) - len(shown)
     tolerance = subject.parity.tolerance
-    by_more = "" if tolerance is None else f" by more than {size(tolerance, subject.tally.binary)}"
+    by_more = "" if tolerance is None else f" by more than {tolerance_text(tolerance, subject.tally.binary)}"
     more_than = " by more" if by_more else ""  # than what the headline names: the line has to be short
     counts = [f"{rest} more {'pair differs' if rest == 1 else 'pairs differ'}{more_than}"] if rest else []
     if unshown > 0 and len(subject.parity.pairs) > 1:
@@ -221,7 +221,7 @@ def _detectable(subject: Subject) -> str:
     found = "found" if test.tolerance is None else "told from none"
     if np.isinf(test.minimum_detectable_gap):
         between = " between some of the groups" if len(test.pairs) > 1 else ""
-        return f"No constant gap{between}, however large, would be {found} 4 times out of 5."
+        return f"Even the largest possible gap{between} would not be {found} 4 times out of 5."
     whose = " between any two groups" if len(test.pairs) > 1 else ""  # the pair with fewest people sets it
     whose += " that could be compared" if not all(pair.judged for pair in test.pairs) else ""
     words = f"A constant gap of {size(test.minimum_detectable_gap, binary)}{whose} would be {found} 4 times out of 5"

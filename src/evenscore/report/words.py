@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from evenscore.miscalibration.error_result import ErrorEstimate
 from evenscore.naming import in_names
 from evenscore.ordering.ordering_result import RISING, OrderingTest
 from evenscore.parity.parity_result import PairTest, ParityTest, Region
-from evenscore.report.headline import size, verdict_sentence
+from evenscore.report.headline import tolerance_text, verdict_sentence
 from evenscore.report.limits import limits
 from evenscore.tables import label_text
 from evenscore.wording import amount_text, figures, p_text, p_words, place_text
@@ -27,6 +28,9 @@ DECIDED = {
     "ordering": "the order across groups decides, as no score has enough people of both",
     "parity and ordering": "parity where scores overlap and the order of people beyond decide together, in the same draws",
 }
+
+
+NO_VERDICT = "this test was not to decide here, so that it makes no verdict"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ def headline(audit: Audit) -> str:
     if all(np.isnan(subject.p_value) for subject in audit.subjects):
         return "Nothing could be judged"
     if audit.tolerance is not None:
-        most = size(audit.tolerance, audit.headline.tally.binary)
+        most = tolerance_text(audit.tolerance, audit.headline.tally.binary)
         return f"Neither a difference of more than {most} between groups nor its absence in all is shown"
     return "No difference between groups is shown. That is not proof that there is none"
 
@@ -134,12 +138,11 @@ def gap_words(test: ParityTest) -> str:
     if pair is None:
         return ""
     called, unshown = "the largest estimate of a gap", ""
-    if test.verdict == DISPARITY:
-        called += " that is shown"
-    elif test.tolerance is None:
-        called += ", not shown,"
+    alone = " by itself" if test.verdict == DISPARITY else ""  # the evidence is spread along the score
+    if test.tolerance is None:
+        called += f", not shown{alone},"
     elif test.verdict != PARITY:
-        unshown = f", not shown to exceed {test.tolerance:g}"
+        unshown = f", not shown{alone} to exceed {test.tolerance:g}"
     where = f"between {pair.name} at score {place_text(pair.at_score)}"
     return f"{called} is {amount_text(abs(pair.max_gap))}, {where}{unshown}"
 
@@ -160,14 +163,14 @@ def decided(subject: Subject) -> str:
     """Which tests decide, unless parity does about every pair."""
     if subject.decision is None or subject.decision.tests == ("parity",):
         return ""
-    counts: dict[str, int] = {}
-    for pair in subject.decision.pairs:
-        counts[pair.decided_by] = counts.get(pair.decided_by, 0) + 1
-    if len(subject.decision.pairs) == 1:
-        how = DECIDED[subject.decision.pairs[0].decided_by]
-    else:
-        how = "; ".join(f"for {count} of {len(subject.decision.pairs)} pairs {DECIDED[by]}" for by, count in counts.items())
-    return how + (p_words(subject.p_value) or ", but nothing could be judged")
+    decision, judged = subject.decision, [pair for pair in subject.decision.pairs if pair.judged]
+    if len(decision.pairs) == 1 or not judged:
+        how = "; ".join(dict.fromkeys(DECIDED[pair.decided_by] for pair in decision.pairs))
+        return how + (p_words(subject.p_value) or ", but nothing could be judged")
+    counts = Counter(pair.decided_by for pair in judged)
+    parts = [f"for {count} of {len(decision.pairs)} pairs {DECIDED[by]}" for by, count in counts.items()]
+    parts += [f"{len(decision.pairs) - len(judged)} could not be judged"] if len(judged) < len(decision.pairs) else []
+    return f"{'; '.join(parts)}; adjusted for all that were judged by {decision.adjustment}, p = {p_text(subject.p_value)}"
 
 
 def largest_pair(test: ParityTest) -> PairTest | None:
@@ -187,7 +190,7 @@ def could_be_seen(test: ParityTest) -> str:
         return ""
     found = "found" if test.tolerance is None else "told from none"
     if np.isinf(test.minimum_detectable_gap):
-        return f"no constant gap, however large, would be {found} with probability 0.8"
+        return f"even the largest possible gap would not be {found} with probability 0.8"
     power = f"a constant gap of {figures(test.minimum_detectable_gap)} or more would be {found} with probability 0.8"
     return "; ".join(filter(None, (power, at_some_scores(test))))
 
@@ -248,12 +251,18 @@ def ordering(subject: Subject) -> str:
     test = subject.ordering
     falls = "".join(f"; {own.words}, which is no disparity between groups" for own in test.not_monotone[:2])
     if test.verdict == DISPARITY:
-        return "order across groups: " + _shown_pairs(test.pairs, "at_least") + falls
+        aside = f"; {NO_VERDICT}" if order_aside(subject) else ""
+        return "order across groups: " + _shown_pairs(test.pairs, "at_least") + aside + falls
     if np.isnan(test.p_value):
         return falls.removeprefix("; ")
     decline = "a decline" if test.direction == RISING else "a rise"
     beyond = f", beyond what {decline} within a group explains," if falls else ""
     return f"order across groups: {no_misordering(test, beyond)} (p = {p_text(test.p_value)}){falls}"
+
+
+def order_aside(subject: Subject) -> bool:
+    """Whether the order shows something that the verdict, which it does not make, does not."""
+    return subject.ordering.verdict == DISPARITY and subject.verdict != DISPARITY
 
 
 def no_misordering(test: OrderingTest, beyond: str = "") -> str:
