@@ -113,7 +113,7 @@ def test_a_threshold_adds_what_its_parts_say(decided):
     assert subject.calibration.rows() == es.calibration_error(tally, alpha=0.025).rows()
     assert valid(decided)["subjects"][0]["impact"]["rows"]
     text = " ".join(decided.summary)
-    assert "is held to a higher standard than" in text and "would get the decision instead of" in text and "are off by" in text
+    assert "the standard is higher for" in text and "would get the decision instead of" in text and "are off by" in text
 
 
 def test_a_repair_is_tested_on_users_it_was_not_fitted_on(decided):

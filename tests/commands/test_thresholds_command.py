@@ -40,7 +40,7 @@ def test_nhanes_at_five_percent(tmp_path):
     )
     assert done.returncode == 1 and done.stderr == ""
     assert "DISPARITY at the threshold 0.05: the bar is not equally high for everyone" in done.stdout
-    assert "Asian is held to a higher standard than White" in " ".join(done.stdout.split())
+    assert "the standard is higher for Asian than for White" in " ".join(done.stdout.split())
     assert "717 rows left out: race is null" in done.stdout and "…" not in done.stdout
     assert (tmp_path / "cuts.png").read_bytes()[:4] == b"\x89PNG"
     document = json.loads((tmp_path / "r.json").read_text())

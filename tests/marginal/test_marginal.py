@@ -127,7 +127,7 @@ def test_the_higher_standard_is_named_whichever_way_outcomes_run():
     for positive, higher in (("above", "two"), ("below", "one")):
         test = es.marginal_test(tally, threshold=0.5, positive=positive)
         assert test.verdict == "disparity" and test.pairs[0].higher == higher
-        assert test.higher_standard[0].startswith(f"{higher} is held to a higher standard than")
+        assert test.higher_standard[0].startswith(f"the standard is higher for {higher} than for ")
     repaid = es.tally(as_dict(rows) | {"g": names, "y": 1 - rows.outcome}, **NAMES, cuts=[0.5])
     assert not outcomes_rise(repaid, "user")
     assert es.marginal_test(repaid, threshold=0.5, positive="below").pairs[0].higher == "one"
@@ -322,7 +322,7 @@ def test_result_is_json_ready_and_shown():
     document = json.loads(json.dumps(test.to_dict()))
     assert document["verdict"] == test.verdict and len(document["pairs"]) == 3 and len(document["groups"]) == 3
     assert test.frame().shape[0] == 3
-    assert "held to a higher standard" in test._repr_html_() and test._repr_html_().count("<table>") == 2
+    assert "the standard is higher for" in test._repr_html_() and test._repr_html_().count("<table>") == 2
     assert {"estimate", "se", "ci_low", "ci_high"} <= set(test.by_group[0])
 
 

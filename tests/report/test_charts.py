@@ -110,7 +110,7 @@ def test_all_groups_together_are_grey_as_in_the_report(results):
 
 def test_names_of_lines_that_end_early_do_not_lie_over_each_other():
     """Of eight groups three names stood on top of one another, and a fourth was hidden below them."""
-    ends = [(0.6, 0.90, "Amerindian"), (0.65, 0.91, "Hispanic"), (0.62, 0.89, "Puertorican"), (0.3, 0.2, "alone"), (1.0, 0.5, "last")]
+    ends = [(0.6, 0.9, "Amerindian"), (0.65, 0.91, "Hispanic"), (0.62, 0.89, "Puertorican"), (0.3, 0.2, "alone"), (1, 0.5, "last")]
     series = tuple(Series(name, place, np.array([0.0, x]), np.array([0.1, y])) for place, (x, y, name) in enumerate(ends))
     panel = Panel(Axis("score", (0.0, 1.0)), Axis("", (0.0, 1.0)), series, legend="", direct=True)
     names = {name for *_, name in ends}

@@ -274,7 +274,7 @@ def _claims(text: str, document: dict[str, Any]) -> Iterator[str]:
 
 def _test_meant(text: str, subject: dict[str, Any]) -> list[dict[str, Any]]:
     tests = subject["tests"]
-    if re.search(r"at the threshold|^marginal:|held to a higher standard", text) and "marginal" in tests:
+    if re.search(r"at the threshold|^marginal:|standard is higher for", text) and "marginal" in tests:
         return [tests["marginal"]]
     if re.search(r"order across|misorder|^ordering:|higher score|lower score", text):
         return [tests["ordering"]]

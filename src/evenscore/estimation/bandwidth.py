@@ -106,7 +106,7 @@ def finer_words(lattice: Lattice) -> str:
     if lattice.n_cells < MAX_CELLS:
         return f"there are {lattice.n_cells} cells, {MAX_CELLS} are possible: tally with more cells"
     if lattice.auto:
-        return "cells cut to the scores at hand are finer: name scale='rank' instead of 'auto'"
+        return "scale 'auto' cuts cells that serve any scores; scale='rank', named, cuts finer ones where people are"
     return "for skewed scores tally with scale='logit' or scale='rank'"
 
 

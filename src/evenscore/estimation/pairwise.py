@@ -204,7 +204,7 @@ def not_shown(detectable: float, tolerance: float | None = None, gap: str = GapT
     """The reason when no gap is shown: what would have been."""
     if np.isinf(detectable):
         shown = "no gap is shown" if tolerance is None else f"neither a gap beyond {tolerance:g} nor its absence is shown"
-        return f"{shown}; no gap, however large, would have been found with probability {POWER:g}"
+        return f"{shown}; even the largest possible gap would not have been found with probability {POWER:g}"
     if tolerance is not None:
         return (
             f"neither a gap beyond {tolerance:g} nor its absence is shown; {gap} of {figures(detectable)} or more, whether or "

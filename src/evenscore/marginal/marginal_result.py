@@ -316,8 +316,8 @@ def why(verdict: str, numbers: Mapping[str, float], tolerance: float | None, wor
         more = "" if tolerance is None else f", more than {tolerance:g}"
         low, high = sorted(math.copysign(1, numbers["gap"]) * numbers[name] for name in ("ci_low", "ci_high"))
         return (
-            f"{words[0]} is held to a higher standard than {words[1]}: at the threshold their expected outcomes differ by "
-            f"{figures(abs(numbers['gap']))} [{figures(low)}, {figures(high)}]{more}"
+            f"the standard is higher for {words[0]} than for {words[1]}: at the threshold their expected outcomes differ by "
+            f"{amount_text(abs(numbers['gap']))} ({amount_text(low)} to {amount_text(high)}){more}"
         )
     if verdict == PARITY:
         return f"at the threshold the gap of {words[0]} and {words[1]} is within {tolerance:g}"

@@ -191,7 +191,7 @@ def _next_step(audit: Audit, subject: Subject) -> tuple[str, str]:
         repair = f"Repair the score by group, and verify it {others}:"
         if subject.repair is not None and subject.repair.state == SHOWN:
             repair = f"The repair leaves a disparity; fit it on more users, and verify it {others}:"
-        return repair, _command(audit, subject, "calibrate", f"{options}-o repair.json")
+        return repair, _command(audit, subject, "calibrate", f"{options}--shrink -o repair.json")
     if subject.verdict == PARITY:
         return "Keep it so, and gate each new version of the score:", _command(
             audit, subject, "audit", f"--tolerance {audit.tolerance:g} --gate equivalence"

@@ -192,7 +192,7 @@ def _keys(tally: Tally) -> str:
 
 def _sizes(tally: Tally) -> str:
     rows, unlabelled = sum(tally.n_rows.values()), sum(tally.n_unlabelled.values())
-    words = f"{rows:,} rows of {sum(tally.n_users.values()):,} users"
+    words = f"{rows:,} rows" if tally.independent else f"{rows:,} rows of {sum(tally.n_users.values()):,} users"
     if tally.n_spanning:
         words = f"{rows:,} rows; {tally.n_spanning:,} users are in more than one group"
     words += f", and {unlabelled:,} rows without a known outcome" if unlabelled else ""

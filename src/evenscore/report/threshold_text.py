@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
@@ -74,7 +76,7 @@ def _all(tally: Tally, test: MarginalTest, thresholds: Thresholds, notes: list[s
         paragraphs(test._notes(), width),
         paragraphs([thresholds._title()], width),
         text_table(_columns(thresholds, WHERE), width=width),
-        text_table(_columns(thresholds, WHOM), width=width),
+        text_table(_whom(thresholds), width=width),
         paragraphs([*two_estimates(test, thresholds), *thresholds._notes()], width),
     ]
     return "\n\n".join(block for block in blocks if block)
@@ -91,5 +93,11 @@ def two_estimates(test: MarginalTest, thresholds: Thresholds) -> list[str]:
     ]
 
 
-def _columns(thresholds: Thresholds, names: tuple[str, ...]) -> list[dict[str, object]]:
+def _whom(thresholds: Thresholds) -> list[dict[str, Any]]:
+    """Whom new thresholds concern, in whole people; whether outcomes are guesses only where some are."""
+    rows = _columns(thresholds, WHOM if thresholds.suggestive else WHOM[:-1])
+    return [row | {name: round(row[name]) for name in ("to_positive", "to_negative")} for row in rows]
+
+
+def _columns(thresholds: Thresholds, names: tuple[str, ...]) -> list[dict[str, Any]]:
     return [{name: getattr(group, name) for name in names} for group in thresholds.groups]

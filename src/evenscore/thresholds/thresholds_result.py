@@ -158,7 +158,8 @@ class Thresholds(Table):
             f"{WORDS[self.strategy]}; before: {self.where}; a score {side} the threshold gets the positive decision",
             "outcome before and after: on the curves that are solved on, which use every known outcome; es.marginal_test uses "
             "those of the positive side alone",
-            f"overall positive rate: {before:.2%} before, {after:.2%} after; to_positive and to_negative count {everybody}",
-            f"ci: {1 - self.alpha:.0%}, for each threshold by itself; ratio: to the highest positive rate of all groups",
+            f"overall positive rate: {100 * before:.1f} % before, {100 * after:.1f} % after; to_positive and to_negative count "
+            f"{everybody}",
+            f"ci: {100 * (1 - self.alpha):g} %, for each threshold by itself; ratio: to the highest positive rate of all groups",
         ]
         return notes + [f"{label_text(group)}: {reason}" for group, reason in self.reasons.items()]
