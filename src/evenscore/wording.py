@@ -101,8 +101,8 @@ def p_short(p_value: float) -> str:
 
 
 def p_words(p_value: float) -> str:
-    """A p-value to put after a sentence; empty when there is none."""
-    return "" if math.isnan(p_value) else f" (p = {p_text(p_value)})"
+    """A p-value to put after a sentence, as headlines have it; empty when there is none."""
+    return "" if math.isnan(p_value) else f" ({p_short(p_value)})"
 
 
 def dropped_words(dropped: Mapping[str, int], noun: str = "row", when: str = "") -> list[str]:

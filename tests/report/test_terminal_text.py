@@ -105,3 +105,40 @@ def test_a_notebook_shows_the_picture_before_a_short_table(many):
 def test_people_are_told_as_whole_people():
     rows = [{"group": "a", "users_gain": 511.6, "gain": 0.2}, {"group": "b", "users_gain": 0.0, "gain": 0.0}]
     assert [line.split()[1] for line in text_table(rows).splitlines()[1:]] == ["512", "0"]
+
+
+def test_what_parity_alone_says_is_not_called_the_verdict_of_all_tests():
+    """Of three groups one has scores of its own, so order has a say; users with many rows make a gap per row only."""
+    rng = np.random.default_rng(3)
+    often = np.arange(300) % 5 == 0
+    user = np.repeat(np.arange(300), np.where(often, 40, 2))
+    group = np.array(["a", "b", "c"])[user % 3]
+    score = rng.uniform(0, 0.6, len(user))
+    score = np.where(group == "c", 0.7 + score / 2, score)
+    rate = np.clip(score + np.where((group == "a") & often[user], 0.14, 0), 0, 1)
+    outcome = (rng.uniform(size=len(user)) < rate).astype(int)
+    data = {"s": score, "y": outcome, "g": group, "u": user}
+    audit = es.audit(data, score="s", outcome="y", group="g", user="u", repair=False)
+    lead, text = audit.headline, " ".join(audit.text().split())
+    assert lead.p_value != lead.parity.p_value and lead.parity.disagreement
+    assert "By the parity test alone, per user the verdict is inconclusive" in text
+    assert "by the parity test alone, per user" in " ".join(audit.text(verbose=True).split())
+    assert "A constant gap of" in text and len(audit.text().splitlines()) <= 12
+
+
+def test_a_gap_that_could_be_seen_goes_before_where_groups_were_compared():
+    """Users with few rows have more events, and there is much to tell: what could have been seen still is."""
+    rng = np.random.default_rng(0)
+    user = np.repeat(np.arange(400), np.where(np.arange(400) % 2, 1, 12))
+    score = rng.uniform(size=len(user))
+    outcome = (rng.uniform(size=len(user)) < np.where(user % 2, 0.9, 0.5) * score).astype(int)
+    data = {
+        "score": score,
+        "outcome": outcome,
+        "kind": np.array(["a rather long name", "another long name"])[user // 2 % 2],
+        "u": user,
+    }
+    audit = es.audit(data, score="score", outcome="outcome", group="kind", user="u", repair=False)
+    text = audit.text(width=60)
+    assert "Users with more rows have lower outcomes: the mean is" in " ".join(text.split())
+    assert "A constant gap of" in text and "at some scores" not in text and len(text.splitlines()) <= 12

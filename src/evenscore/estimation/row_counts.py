@@ -43,13 +43,27 @@ class RowCounts:
         """Both means; empty unless they are shown to differ."""
         if not self.differ:
             return ""
-        more = "higher" if self.difference > 0 else "lower"
         by, low, high = (amount_text(value, sign="+") for value in (self.difference, self.ci_low, self.ci_high))
-        per_user, per_row = amount_text(self.per_user), amount_text(self.per_row)
-        means = f"{per_user} per user{' and group' if self.spanning else ''} and {per_row} per row"
-        rows = "rows in a group have {} outcomes there" if self.spanning else "rows have {} outcomes"
-        means = f"the mean outcome is {means} (difference {by}, {low} to {high})"
-        return f"{means}: users with more {rows.format(more)}, so what holds per user need not hold per row"
+        per_user, per_row = self._means
+        means = f"the mean outcome is {per_user} and {per_row} (difference {by}, {low} to {high})"
+        return f"{means}: {self._who}, so what holds per user need not hold per row"
+
+    @property
+    def short(self) -> str:
+        """The same without limits."""
+        return f"{self._who}: the mean is {', '.join(self._means)}" if self.differ else ""
+
+    @property
+    def _means(self) -> tuple[str, str]:
+        return (
+            f"{amount_text(self.per_user)} per user{' and group' if self.spanning else ''}",
+            f"{amount_text(self.per_row)} per row",
+        )
+
+    @property
+    def _who(self) -> str:
+        more = "higher" if self.difference > 0 else "lower"
+        return f"users with more rows{' in a group' * self.spanning} have {more} outcomes{' there' * self.spanning}"
 
 
 def row_counts(tally: Tally) -> RowCounts:

@@ -96,7 +96,7 @@ def _pairs(subject: Subject, prefix: str) -> Section:
         "Gaps between groups",
         _gap_answer(subject),
         test.verdict,
-        _texts(words.decided(subject), words.other_weighting(test), _at_some_scores(subject)),
+        _texts(words.decided(subject), words.other_weighting(subject), _at_some_scores(subject)),
         figures=() if chart is None else (chart,),
         tables=tuple(tables) if any(len(pair.score) for pair in test.pairs) else (),
         notes=tuple(ended(remark) for remark in test.remarks if remark != test.disagreement),

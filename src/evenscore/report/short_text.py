@@ -13,7 +13,7 @@ from evenscore.estimation.pairwise import GroupPair
 from evenscore.estimation.verdict import DISPARITY
 from evenscore.naming import in_names, label_text
 from evenscore.report.headline import ordered, score_text, shown_gap, shown_regions, size, tolerance_text, verdict_sentence
-from evenscore.report.words import headline, widest_band
+from evenscore.report.words import disagreement, headline, widest_band
 from evenscore.report.wrapping import TABBED, ink, wrap
 from evenscore.tables import printable, shorten
 from evenscore.wording import at_least, p_short
@@ -45,10 +45,9 @@ def short_text(audit: Audit, width: int, colour: bool = False, more: str = MORE,
     last = wrap(ending or f'Next: .to_html("audit.html") writes the report, {more} prints the rest.', width, "")
     tried = [_pairs(lead, width, more, most) for most in range(PAIRS, 0, -1)]
     lines += next((pairs for pairs in tried if len(lines) + len(pairs) + len(last) <= LINES), tried[-1])
-    for sentence in _remarks(audit, lead):
-        added = wrap(sentence, width, "")
-        if len(lines) + len(added) + len(last) <= LINES:
-            lines += added
+    for wordings in _remarks(audit, lead):
+        tried = [wrap(sentence, width, "") for sentence in wordings]
+        lines += next((added for added in tried if len(lines) + len(added) + len(last) <= LINES), [])
     return "\n".join([*lines, *last])
 
 
@@ -59,7 +58,7 @@ def _people(audit: Audit, width: int) -> list[str]:
         return wrap(f"{len(audit.subjects)} scores and attributes, {rows:,} rows", width, "")
     tried = (wrap(_of_groups(audit.headline, most), width, "") for most in range(GROUPS, 0, -1))
     groups = next((lines for lines in tried if len(lines) <= PEOPLE_LINES), wrap(_of_groups(audit.headline, 0), width, ""))
-    means = _sentence(audit.headline.row_counts.sentence)  # two questions, before either is answered
+    means = _sentence(audit.headline.row_counts.short)  # two questions, before either is answered
     return [*groups, *wrap(means, width, "")] if means else groups
 
 
@@ -172,19 +171,21 @@ def _both(pair: GroupPair) -> tuple[str, str]:
 # The rest, the most important first
 
 
-def _remarks(audit: Audit, lead: Subject) -> list[str]:
-    return [sentence for sentence in (_gate(audit), *_of_subject(lead, audit)) if sentence]
+def _remarks(audit: Audit, lead: Subject) -> list[list[str]]:
+    """Each in one wording or more, the fullest first."""
+    gate = _gate(audit)
+    return [*([[gate]] if gate else []), *_of_subject(lead, audit)]
 
 
 @in_names
-def _of_subject(subject: Subject, audit: Audit) -> list[str]:
+def _of_subject(subject: Subject, audit: Audit) -> list[list[str]]:
     alarms = [] if subject.placebo is None else [_sentence(text) for text in subject.placebo.failures or [subject.placebo.sentence]]
-    means = _sentence(subject.row_counts.sentence) if len(audit.subjects) > 1 else ""  # else told above
-    found = [*alarms, _unjudged(subject), *_left_out(subject), _detectable(subject), means, _limit(subject)]
-    if subject.parity.disagreement:
-        found.insert(0, _sentence(subject.parity.disagreement.split("; ")[0]))
+    means = _sentence(subject.row_counts.short) if len(audit.subjects) > 1 else ""  # else told above
+    other = _sentence(disagreement(subject).split("; ")[0])
+    before = [[sentence] for sentence in (other, *alarms, _unjudged(subject), *_left_out(subject)) if sentence]
+    after = [[sentence] for sentence in (means, _limit(subject)) if sentence]
     name = f"{subject.name}: " if len(audit.subjects) > 1 else ""
-    return [name + sentence for sentence in found if sentence]
+    return [[name + sentence for sentence in wordings] for wordings in (*before, _detectable(subject), *after) if wordings]
 
 
 def _gate(audit: Audit) -> str:
@@ -213,23 +214,26 @@ def _left_out(subject: Subject) -> list[str]:
     return [*dropped, _sentence(subject.selection.sentence)]
 
 
-def _detectable(subject: Subject) -> str:
-    """The smallest gap that could have been seen."""
+def _detectable(subject: Subject) -> list[str]:
+    """The smallest gap that could have been seen: along the score and at some scores, or where there is no room the former."""
     test, binary = subject.parity, subject.tally.binary
     if np.isnan(test.minimum_detectable_gap):
-        return ""
+        return []
     found = "found" if test.tolerance is None else "told from none"
     if np.isinf(test.minimum_detectable_gap):
         between = " between some of the groups" if len(test.pairs) > 1 else ""
-        return f"Even the largest possible gap{between} would not be {found} 4 times out of 5."
+        return [f"Even the largest possible gap{between} would not be {found} 4 times out of 5."]
     whose = " between any two groups" if len(test.pairs) > 1 else ""  # the pair with fewest people sets it
     whose += " that could be compared" if not all(pair.judged for pair in test.pairs) else ""
     words = f"A constant gap of {size(test.minimum_detectable_gap, binary)}{whose} would be {found} 4 times out of 5"
     widest = None if subject.verdict == DISPARITY else widest_band(test)
-    if widest is not None:
-        score, half = widest
-        words += f"; at some scores only, it must be larger (at {score_text(score)} the band is ±{size(half, binary)})"
-    return words + "."
+    if widest is None:
+        return [f"{words}."]
+    score, half = widest
+    return [
+        f"{words}; at some scores only, it must be larger (at {score_text(score)} the band is ±{size(half, binary)}).",
+        f"{words}.",
+    ]
 
 
 def _limit(subject: Subject) -> str:

@@ -77,7 +77,7 @@ def subject_sentences(subject: Subject) -> list[Sentence]:
             ("gap", largest_gap(subject.parity)),
             ("power", could_be_seen(subject.parity)),
             ("where", where(subject.parity)),
-            ("weighting", other_weighting(subject.parity)),
+            ("weighting", other_weighting(subject)),
             ("ordering", ordering(subject)),
             ("calibration", calibration(subject)),
             ("threshold", threshold(subject)),
@@ -235,15 +235,29 @@ def _region(region: Region, pair: PairTest) -> str:
     return f"{gap} from score {low} to {high} ({share} score in this range)"
 
 
-def other_weighting(test: ParityTest) -> str:
+def other_weighting(subject: Subject) -> str:
     """What the other weighting says."""
+    test = subject.parity
     if test.other is None:
         return ""
     if test.disagreement:
-        return test.disagreement
+        return disagreement(subject)
     if np.isnan(test.other.p_value):
         return ""
-    return f"counting each {test.other.weighting} once instead gives the same verdict (p = {p_text(test.other.p_value)})"
+    same = f"counting each {test.other.weighting} once instead gives the same verdict (p = {p_text(test.other.p_value)})"
+    return _of_parity(subject, same)
+
+
+def disagreement(subject: Subject) -> str:
+    """That per user and per row the parity test comes to different verdicts; empty where it does not."""
+    return _of_parity(subject, subject.parity.disagreement)
+
+
+def _of_parity(subject: Subject, sentence: str) -> str:
+    """The sentence, which is no word about the verdict of the whole where other tests have a say in that."""
+    test = subject.parity
+    is_all = test.verdict == subject.verdict and (test.p_value == subject.p_value or np.isnan(test.p_value))
+    return sentence if is_all or not sentence else f"by the parity test alone, {sentence}"
 
 
 def ordering(subject: Subject) -> str:
