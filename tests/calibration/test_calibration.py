@@ -157,7 +157,9 @@ def test_separated_outcomes_stay_finite():
 
 
 @pytest.mark.parametrize(
-    "method", [KernelMap(Smoothing(bandwidth=0.1)), Isotonic(), Platt(), Binning()], ids=lambda m: type(m).__name__
+    "method",
+    [KernelMap(Smoothing(bandwidth=0.1)), KernelMap(Smoothing(bandwidth="band")), Isotonic(), Platt(), Binning()],
+    ids=["kernel", "guided", "isotonic", "platt", "binning"],
 )
 def test_fold_values_are_fits_without_the_fold(rows, method):
     """Against a tally of the other users, on an axis that does not depend on them."""
@@ -170,6 +172,17 @@ def test_fold_values_are_fits_without_the_fold(rows, method):
     error = np.sqrt(weight @ (method.fold_values(view)[3] - expected) ** 2)
     # Without the fold a cell has another mean score, and the kernel fits at points a third of a bandwidth apart.
     assert error < 2e-3
+
+
+@pytest.mark.parametrize("degree", [1, 2])
+def test_the_rule_for_bands_is_that_of_curves(rows, degree):
+    """The map that limits are drawn from is the curve that bands are drawn around, where many users are near."""
+    tally = es.tally(as_dict(rows.only(0)), **NAMES)
+    found = es.calibrate(tally, degree=degree, bandwidth="band").map_of(0)
+    inside = (found.score > 0.1) & (found.score < 0.9)
+    expected = es.curves(tally, degree=degree, grid=found.score[inside])[0]
+    np.testing.assert_allclose(found.value[inside], expected.estimate, rtol=1e-9)
+    np.testing.assert_allclose(found.se(found.score)[inside], expected.se, rtol=1e-6)
 
 
 def test_fold_loss_counts_the_users_left_out(rows):

@@ -203,3 +203,18 @@ def test_limits_know_that_people_without_an_outcome_could_have_been_others():
         assert row["rate_after"] == pytest.approx(1)  # whoever is selected has the outcome nine times in ten
         error = np.sqrt(row["rate_before"] * (1 - row["rate_before"]) / 150)
         assert row["ci_high"] - row["ci_low"] == pytest.approx(3.92 * error, rel=0.15)
+
+
+@pytest.mark.parametrize("threshold", [0.6, 0.7])
+def test_many_rows_a_user_leave_no_bias(threshold):
+    """2,000 users of 20 rows: without a guide the map is off by .007 on average, a standard error and more."""
+    wrong = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        score = rng.random(40_000)
+        outcome = rng.random(len(score)) < special.expit(-1.2 + 1.2 * special.ndtri(score))
+        data = {"s": score, "y": outcome, "g": np.zeros(len(score), dtype=int), "u": np.repeat(np.arange(2000), 20)}
+        tally = es.tally(data, **NAMES, scale="score", cells=128, cuts=[threshold])
+        truth = threshold - special.ndtr((special.logit(threshold) + 1.2) / 1.2)
+        wrong.append(es.classification_impact(tally, threshold=threshold, interval=False).of(0)["estimate"] - truth)
+    assert abs(np.mean(wrong)) < 0.004  # three and a half Monte Carlo errors

@@ -39,6 +39,15 @@ def test_draws_are_score_limits():
         assert np.quantile(drawn[:, knot], [0.025, 0.975]) == pytest.approx([low, high], abs=0.004)
 
 
+def test_knots_with_few_events_are_drawn_together():
+    """An event at each of two scores says nothing about how they go together; a thousand say that they do not."""
+    for size, together in ((40, (0.7, 0.95)), (4000, (-0.1, 0.1))):
+        score, outcome = np.repeat([0.1, 0.6], size), np.tile(np.arange(size) % 40 == 0, 2)
+        drawn = es.calibrate(es.tally(people(score, outcome), **NAMES)).maps[0].draw(np.random.default_rng(0), 4000)
+        ranks = drawn.argsort(axis=0).argsort(axis=0)
+        assert together[0] < np.corrcoef(ranks.T)[0, 1] < together[1]
+
+
 def test_no_events_do_not_mean_a_rate_of_zero():
     """0 of 40 at a score of .06 allow 9 %: they may all fall below the threshold of .05, or all stay above it."""
     tally = es.tally(people(np.repeat([0.01, 0.06], 40), np.zeros(80, dtype=int)), **NAMES)

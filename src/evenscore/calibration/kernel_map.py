@@ -1,4 +1,7 @@
-"""The paper's t(s, g): the kernel estimate of E(Y | S = s, G = g) at knots, with straight lines between them."""
+"""The paper's t(s, g): the kernel estimate of E(Y | S = s, G = g) at knots, with straight lines between them.
+
+What limits are drawn from must not be off by more than its noise: with the rule for bands the estimate is the guided one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenscore.calibration.fit import Fit, average_cells, bound, refit
+from evenscore.errors import hush
 from evenscore.estimation.bandwidth import fold_fits, fold_risks, least_risk, risk_candidates, rule_of_thumb, spread
+from evenscore.estimation.fitted_curves import guided, within_users
+from evenscore.estimation.guides import Guide
 from evenscore.estimation.inference import small_sample
 from evenscore.estimation.kernels import FEW_CELLS, Smoother
 from evenscore.estimation.smoothing import Smoothing, unsmoothed
@@ -30,33 +36,47 @@ class KernelMap:
         """The curve at knots half a bandwidth apart, over the range that was seen."""
         if unsmoothed(view.lattice, view.sums) or len(view.used) == 1:
             return _means(view)
-        smoothing = self.settle(view).smoothing
+        smoothing, guide = self._choose(view)
         position = _knots(view, smoothing)
         smooth, effective = _smooth(view, position, smoothing)
-        value = smooth.curve(view.sums.Y, view.sums.tilt)
+        value = guide.curve(view, smooth, position)
         known = np.isfinite(value) & np.isfinite(small_sample(effective))
         if not known.any():
             return _level(view)
-        local = smooth.local_fit(view.sums.Y)[known]
-        matrix = smooth.matrix[known] * small_sample(effective[known])[:, None]
+        at_cells = guide.fit_at(view, smoothing) if guide.bends else guide.at_cells
+        matrix, fitted = guide.influence(view, smooth, position, at_cells)
+        factor = small_sample(effective[known])[:, None]
         return Fit(
             score=view.lattice.to_score(position[known]),
             value=bound(view, value[known]),
-            matrix=matrix,
-            fitted=matrix * local,
-            words=f"{smoothing.words}, bandwidth {smoothing.h:.3g}",
+            matrix=factor * matrix[known],
+            fitted=factor * fitted[known],
+            words=f"{'guided ' if guide.bends else ''}{smoothing.words}, bandwidth {smoothing.h:.3g}",
         )
 
     def fold_values(self, view: GroupView) -> Floats:
         """The curve at the cells without each user fold, (n_folds, n_cells)."""
         if unsmoothed(view.lattice, view.sums) or len(view.used) == 1:
             return refit(view, _means)
-        return bound(view, np.nan_to_num(fold_fits(view, self.settle(view).smoothing)))
+        smoothing, guide = self._choose(view)
+        if not guide.bends:
+            return bound(view, np.nan_to_num(fold_fits(view, smoothing)))
+        return bound(view, np.array([Guide.of(left).fit_at(left, smoothing) for left in view.without_folds()]))
+
+    def _choose(self, view: GroupView) -> tuple[Smoothing, Guide]:
+        """The bandwidth, and with the rule for bands the guide that takes the bias away, as of ``es.curves``."""
+        if self._is_guided:
+            return guided(view, self.smoothing, within_users([view]), hush)
+        return self.settle(view).smoothing, Guide.none(view)
+
+    @property
+    def _is_guided(self) -> bool:
+        return self.smoothing.bandwidth == "band" and self.smoothing.degree > 0
 
     def settle(self, view: GroupView) -> KernelMap:
-        """The same with its bandwidth chosen, on the axis of the lattice."""
+        """The same with its bandwidth chosen, on the axis of the lattice; a guide goes with its rule."""
         smoothing = self.smoothing
-        if not isinstance(smoothing.bandwidth, str):
+        if not isinstance(smoothing.bandwidth, str) or self._is_guided:
             return self
         deviation = spread([view])
         if smoothing.bandwidth == "risk":

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenscore.calibration.rising import rising_blocks
+from evenscore.estimation.spreads import BORROWED_EVENTS
 from evenscore.tallies.group_sums import CellSums
 from evenscore.tallies.tally_state import Tally
 from evenscore.types import Floats
@@ -105,11 +106,15 @@ class GroupMap:
         """Draws of the values at the knots, (n_draws, k): what else the map might have been.
 
         A rate is drawn as its score limits at a normal quantile (Wilson 1927), which stay in [0, 1] and know what no events allow.
+        Few events do not tell how knots go together either: they are taken to do so altogether, or errors would seem to cancel.
         """
         normal = rng.standard_normal((n_draws, max(self.factor.shape[1], 1)))
         if self.trials is None:
             return self.value + normal[:, : self.factor.shape[1]] @ self.factor.T
         z, rate, doubt = normal @ self._directions().T, np.clip(self.value, 0, 1), 1 / np.maximum(self.trials, LEAST_TRIALS)
+        events = 4 * self.trials * rate * (1 - rate)
+        own = events / (events + BORROWED_EVENTS)
+        z = np.sqrt(own) * z + np.sqrt(1 - own) * rng.standard_normal((n_draws, 1))
         spread = rate * (1 - rate) * doubt + (z * doubt / 2) ** 2
         return np.clip((rate + z**2 * doubt / 2 + z * np.sqrt(spread)) / (1 + z**2 * doubt), 0, 1)
 

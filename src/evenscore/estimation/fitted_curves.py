@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from evenscore.data.columns import number_array
 from evenscore.engines.data_or_tally import DataColumns, as_tally
-from evenscore.errors import OptionError, hush, require_alpha, shortened
+from evenscore.errors import OptionError, hush, require_alpha, shortened, warn
 from evenscore.estimation.bandwidth import settle
 from evenscore.estimation.guides import Guide, narrowed
 from evenscore.estimation.inference import (
@@ -229,7 +229,7 @@ def _curve(
 ) -> Curve:
     if points is None:
         points = own_grid(view)
-    smoothing, guide = _guided(view, smoothing, correlation)
+    smoothing, guide = guided(view, smoothing, correlation)
     smooth = smoothing.smoother(view, points)
     effective = view.effective_users(smooth.matrix)
     level = guide.curve(view, smooth, points) + view.tally.centre
@@ -246,9 +246,12 @@ def _curve(
     return Curve(view.label, smoothing.h, points, view.lattice.to_score(points), level, covariance, effective, *limits)
 
 
-def _guided(view: GroupView, smoothing: Smoothing, correlation: float) -> tuple[Smoothing, Guide]:
-    """The rule for bands has a guide, and of a local line a bandwidth that gives way; all else is what was asked for."""
-    settled = settle(smoothing, [view])
+def guided(view: GroupView, smoothing: Smoothing, correlation: float, say: Callable[[str], None] = warn) -> tuple[Smoothing, Guide]:
+    """The rule for bands has a guide, and of a local line a bandwidth that gives way; all else is what was asked for.
+
+    correlation: of a user's rows, see ``within_users``; say: what is done with words about narrow bandwidths.
+    """
+    settled = settle(smoothing, [view], say)
     if smoothing.bandwidth != "band" or smoothing.degree == 0:
         return settled, Guide.none(view)
     guide = Guide.of(view)

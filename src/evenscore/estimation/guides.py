@@ -78,9 +78,14 @@ class Guide:
         sensitivity = np.asarray(np.linalg.solve(information, design.T) / unit, np.float64)
         return cls(binary, used, normal, coefficients, at_cells, slopes, sensitivity)
 
+    @property
+    def bends(self) -> bool:
+        """Whether it is a curve, and not 0 everywhere."""
+        return len(self.coefficients) > 0
+
     def at(self, points: Floats) -> tuple[Floats, Floats]:
         """The guide at points on the axis, (n_points,), and how it moves with the coefficients, (n_points, k)."""
-        if not len(self.coefficients):
+        if not self.bends:
             return np.zeros(len(points)), np.zeros((len(points), 0))
         return _at(_hermite(np.interp(points, self.used, self.normal)), self.coefficients, self.binary)
 
@@ -108,7 +113,7 @@ class Guide:
 
     def fit_at(self, view: GroupView, smoothing: Smoothing) -> Floats:
         """The guided curve at the cells, (n_cells,)."""
-        if not len(self.coefficients):
+        if not self.bends:
             return smoothing.fit_at(view)
         return self.at_cells + smoothing.fit_at_cells(view.sums.position, view.sums.W, self.left(view))
 
