@@ -63,7 +63,7 @@ def calibrate(
         mixture of methods, by squared error on users left out; ``repr`` says why.
     degree, kernel, bandwidth
         Of "kernel": 0 is the paper's Nadaraya-Watson, 1 local linear, 2 local quadratic. The bandwidth is chosen by squared error
-        on users left out ("risk"), by another rule of ``es.curves``, or is a number.
+        on users left out ("risk"), by another rule of ``es.curves`` ("band" with its guide, for limits that hold), or is a number.
     bins, bin_by
         Of "binning": how many, of equal "mass" or "width".
     monotone

@@ -18,6 +18,7 @@ from evenscore.estimation.spreads import (
     Dependence,
     Scatter,
     SideLaw,
+    across_correlation,
     alike_pairs,
     common_correlation,
     effective_users,
@@ -25,8 +26,6 @@ from evenscore.estimation.spreads import (
     rate_law,
 )
 from evenscore.types import Floats
-
-TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +127,7 @@ class Null:
         )
         shared = np.zeros((len(a.matrix), len(b.matrix)))
         if self.shared is not None and self.shared_alike is not None:
-            # What one group's rows win may be what the other's lose, so that this correlation has a sign.
-            across = float(np.clip(float(self.shared.sum()) / max(float(self.shared_alike.sum()), TINY), -1, 1))
+            across = across_correlation(self.shared, self.shared_alike)
             shared = a.matrix @ (share * self.shared + (1 - share) * across * self.shared_alike) @ b.matrix.T
         return a.covariance(self.a, share, rho), b.covariance(self.b, share, rho), shared
 

@@ -22,6 +22,7 @@ from evenscore.estimation.spreads import (
     RateLaw,
     Scatter,
     SideLaw,
+    across_correlation,
     alike_pairs,
     effective_users,
     mixed_cells,
@@ -289,7 +290,7 @@ def _shared_cells(a: OwnCurve, b: OwnCurve, shared: PairMatrices, share: float) 
     if a.around.known is None:
         return seen
     alike = alike_pairs(shared, a.around.fit, b.around.fit)
-    return share * seen + (1 - share) * a.rho * alike
+    return share * seen + (1 - share) * across_correlation(seen, alike) * alike
 
 
 def _end_to_end(one: Any, other: Any) -> Any:

@@ -26,6 +26,7 @@ BORROWED_DF = 10.0  # degrees of freedom's worth of variance, where outcomes are
 FARTHER = 4.0  # times another side's variance, from where outcomes clearly spread more
 HEAVY = 4.0  # skewness of rows, from where a sample seldom shows all of it; counts and exponential costs have less
 STEEPEST = 4.0  # how far the spread of a rate along a fit may be from that at one place
+TINY = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,14 @@ def rate_spread(rate: Floats) -> Floats:
 def alike_pairs(pairs: PairMatrices, fit_a: Floats, fit_b: Floats) -> Floats:
     """The residual pair matrix if all rows of a user deviated by the same number of standard deviations from these rates."""
     return pairs.ww * np.outer(np.sqrt(rate_spread(fit_a)), np.sqrt(rate_spread(fit_b)))
+
+
+def across_correlation(seen: Floats, alike: Floats) -> float:
+    """The correlation of a user's rows in two groups, from the residual pairs of users that both have and ``alike_pairs``.
+
+    It has a sign: what one group's rows win may be what the other's lose.
+    """
+    return float(np.clip(float(seen.sum()) / max(float(alike.sum()), TINY), -1, 1))
 
 
 def nested_pairs(pairs: PairMatrices, fit: Floats) -> Floats:

@@ -71,7 +71,7 @@ def classification_impact(
     positive
         "below" mirrors it: positive when score < threshold, as a loan is granted below a risk.
     calibrator
-        What calibrated scores are; by default a kernel map fitted to this tally, smoothed little so that limits hold.
+        What calibrated scores are; by default the guided curve of ``es.curves``, smoothed little so that limits hold.
     reference
         The group whose positive rate the others' are divided by; by default the group with the highest.
     weighting
