@@ -14,13 +14,13 @@ from evenscore.decisions.rates import METRICS
 from evenscore.engines.data_or_tally import DataColumns, as_tally, given_tally
 from evenscore.errors import DataError, OptionError, require_alpha, require_gap, require_number, require_option
 from evenscore.estimation.comparison import Comparison, compare_groups
-from evenscore.estimation.gaps import comparison_grid, estimate_gap, judgeable, tame
+from evenscore.estimation.gaps import Look, comparison_grid, estimate_gaps, judgeable, tame
 from evenscore.estimation.inference import CommonNormals
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import largest
-from evenscore.parity.methods import AUTO, METHODS, components_of, detectable_gap, draw, gather
+from evenscore.parity.methods import AUTO, METHODS, components_of, detectable_gaps, draw, gather
 from evenscore.simulation import simulate
 from evenscore.tables import Table, json_ready, label_text
 from evenscore.tallies.reshaping import change_sums
@@ -267,13 +267,13 @@ def _smallest_gap(comparison: Comparison, method: str, *, alpha: float, power: f
     points, reason = comparison_grid(comparison, smoothing.h)
     if reason is not None:
         return np.inf
-    null = Null.of(comparison, smoothing)
-    process = estimate_gap(comparison, points, smoothing, null)
+    look = Look(comparison, points, smoothing, Null.of(comparison, smoothing))
+    (process,) = estimate_gaps([look])
     keep = tame(process, judgeable(process, comparison))
     if not keep.any():
         return np.inf
-    evidence = gather(components_of(method), process.at(keep), comparison, null, points[keep], smoothing)
-    return detectable_gap(method, draw(evidence, CommonNormals(seed), DRAWS), alpha, power)
+    (evidence,) = gather(components_of(method), [look.at(keep)], [process.at(keep)])
+    return float(detectable_gaps(method, [draw(evidence, CommonNormals(seed), DRAWS)], alpha, power)[0])
 
 
 def _needed(smallest: Callable[[float], float], gap: float, total: int) -> float:

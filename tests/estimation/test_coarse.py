@@ -8,10 +8,11 @@ import pytest
 import evenscore as es
 from data import NAMES
 from evenscore.estimation.comparison import compare_groups
-from evenscore.estimation.gaps import _bend, estimate_gap, hidden_gap
+from evenscore.estimation.gaps import Look, _bend, estimate_gaps, hidden_gap
 from evenscore.estimation.kernels import smoother
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.smoothing import Smoothing
+from support.looks import of_one
 
 pytestmark = pytest.mark.filterwarnings("ignore:the bandwidth:evenscore.EvenscoreWarning")
 
@@ -76,10 +77,10 @@ def test_the_hidden_gap_of_a_parabola_is_what_it_shows_without_noise(cells):
     data["y"] = data["s"] ** 2
     comparison = compare_groups(es.tally(data, **NAMES, cells=cells, scale="score"), 0, 1, "user")
     points = np.linspace(0.1, 0.9, 9)
-    process = estimate_gap(
-        comparison, points=points, smoothing=Smoothing(bandwidth=0.08), null=Null.of(comparison, Smoothing(bandwidth=0.08))
-    )
-    hidden = hidden_gap(comparison, process, points=points, bandwidth=0.08)
+    smoothing = Smoothing(bandwidth=0.08)
+    look = Look(comparison, points, smoothing, Null.of(comparison, smoothing))
+    (process,) = estimate_gaps([look])
+    hidden = hidden_gap(look, process)
     assert np.abs(hidden - process.values).max() < 0.1 * np.abs(process.values).max()
 
 
@@ -105,7 +106,8 @@ def test_a_few_people_who_agree_do_not_show_a_gap_at_a_rare_score():
     tally = es.tally({"s": score, "y": outcome, "g": np.repeat([0, 1], 1040), "u": np.arange(2080)}, **NAMES)
     pair = es.parity_test(tally, both=False).pairs[0]
     comparison = compare_groups(tally, 0, 1, "user")
-    process = estimate_gap(
+    process = of_one(
+        estimate_gaps,
         comparison,
         points=np.array([0.0, 1.0]),
         smoothing=Smoothing(bandwidth=1.0),

@@ -8,14 +8,15 @@ from oracle import curve, gap
 
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
-from evenscore.estimation.bands import shown_gap
+from evenscore.estimation.bands import shown_gaps
 from evenscore.estimation.bandwidth import settle
 from evenscore.estimation.comparison import compare_groups
-from evenscore.estimation.gaps import estimate_gap
+from evenscore.estimation.gaps import estimate_gaps
 from evenscore.estimation.inference import correlation
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.tallies.view import GroupView
+from support.looks import of_one
 
 # Inside a cell the curve is followed to first order, so the lattice costs far less than .05 standard errors from 12 cells on; the
 # box kernel is not smooth (rows near its edge are in or out), hence .4. Standard errors: 2 %, for which kernels with an end need 24
@@ -70,7 +71,7 @@ def test_gap(both, weighting, impose_null):
     comparison = compare_groups(tally, 0, 1, weighting)
     smoothing = Smoothing(bandwidth=H)
     null = Null.of(comparison, smoothing)
-    found = (estimate_gap if impose_null else shown_gap)(comparison, POINTS, smoothing, null)
+    found = of_one(estimate_gaps if impose_null else shown_gaps, comparison, POINTS, smoothing, null)
     gaps, covariance = gap(rows.only(0), rows.only(1), POINTS, H, 1, "gaussian", weighting, impose_null)
     se = np.sqrt(np.diag(covariance))
     assert (np.abs(found.values - gaps) / se).max() < CURVE_TOLERANCE
@@ -88,8 +89,8 @@ def test_spanning_users_matter():
     comparison = compare_groups(tally, 0, 1, "user")
     smoothing, alone = Smoothing(bandwidth=H), dataclasses.replace(comparison)
     vars(alone)["cross"] = None
-    with_cross = shown_gap(comparison, POINTS, smoothing, Null.of(comparison, smoothing)).se
-    without = shown_gap(alone, POINTS, smoothing, Null.of(alone, smoothing)).se
+    with_cross = of_one(shown_gaps, comparison, POINTS, smoothing).se
+    without = of_one(shown_gaps, alone, POINTS, smoothing).se
     assert (without / with_cross).mean() > 1 + 2 * SE_TOLERANCE
 
 

@@ -8,8 +8,8 @@ from evenscore.estimation.comparison import compare_groups
 from evenscore.estimation.inference import CommonNormals
 from evenscore.estimation.shifted import RowsAlike, Shifted
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.parity import gap_under_null
-from evenscore.parity.methods import components_of, draw, gather
+from evenscore.parity.methods import components_of, draw, gather, seen, shifted_by_gaps
+from evenscore.parity.pair_tests import gaps_under_null, look_at
 
 ROUGH = 0.03  # normal quantiles, on average: parabolas, whose far ends may be further off
 
@@ -26,20 +26,21 @@ def evidence_of(rate, users=(3000, 3000), rows=1, alike=0.0, seed=1):
     comparison = compare_groups(tally, 0, 1, "user")
     smoothing = comparison.settle(Smoothing(bandwidth="test"))
     comparison = comparison.joined(smoothing.h)
-    judged = gap_under_null(comparison, smoothing)
-    return gather(components_of("combined"), judged.process, comparison, judged.null, judged.points, smoothing)
+    (judged,) = gaps_under_null([look_at(comparison, smoothing)])
+    return gather(components_of("combined"), [judged.look], [judged.process])[0]
 
 
 def gap_of(evidence):
     """What a gap does to the gap itself."""
-    return Shifted.of(evidence.first, RowsAlike.of(evidence.first, evidence.null), evidence.share)
+    return Shifted.of([evidence.first], [RowsAlike.of(evidence.first, evidence.null)], [evidence.share])
 
 
 @pytest.mark.parametrize("rate, gap", [(0.3, 0.05), (0.05, 0.03), (0.01, 0.02)])
 def test_parabolas_see_what_the_test_sees(rate, gap):
     evidence = evidence_of(rate, users=(3000, 600))
     noise, gap = draw(evidence, CommonNormals(0), 500).noise, gap * evidence.signs[0]
-    exact, rough = evidence.shifted.z_of_gap(gap, noise), evidence.seen(noise)(gap)
+    shifted = shifted_by_gaps([evidence])
+    exact, rough = shifted.z_of_gap(gap, noise), seen(shifted.parabolas(gap), noise)
     assert np.abs(exact - rough).mean() < ROUGH
     expected, found = evidence.statistics(exact), evidence.statistics(rough)
     shares = (found > np.median(expected, axis=0)).mean(axis=0)

@@ -8,7 +8,7 @@ from scipy import stats
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.estimation.comparison import compare_groups
-from evenscore.estimation.gaps import estimate_gap
+from evenscore.estimation.gaps import estimate_gaps
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.one_side import side_law, user_correlation
 from evenscore.estimation.smoothing import Smoothing
@@ -23,6 +23,7 @@ from evenscore.estimation.spreads import (
     rate_law,
 )
 from evenscore.tallies.view import GroupView
+from support.looks import of_one
 
 H = 0.15
 POINTS = np.array([0.3, 0.5, 0.65])
@@ -70,7 +71,7 @@ def test_the_law_of_a_gap_of_rates_on_rows(case, weighting):
     comparison = compare_groups(tally, 0, 1, weighting)
     null = Null.of(comparison, Smoothing(bandwidth=H))
     fit = dict(zip(np.round(comparison.position, 2).tolist(), np.clip(null.fit, 0, 1), strict=True))
-    process = estimate_gap(comparison, POINTS, Smoothing(bandwidth=H), null)
+    process = of_one(estimate_gaps, comparison, POINTS, Smoothing(bandwidth=H), null)
     for j, x in enumerate(POINTS):
         sides = []
         for group in (0, 1):
@@ -99,7 +100,9 @@ def test_independent_rows_have_the_variance_of_the_rate_alone():
     rng = np.random.default_rng(0)
     data = {"s": rng.choice([0.2, 0.8], 500), "y": rng.random(500) < 0.1, "g": np.arange(500) % 2, "u": np.arange(500)}
     comparison = compare_groups(es.tally(data, **NAMES), 0, 1, "user")
-    process = estimate_gap(comparison, np.array([0.2]), Smoothing(bandwidth=1.0), Null.of(comparison, Smoothing(bandwidth=1.0)))
+    process = of_one(
+        estimate_gaps, comparison, np.array([0.2]), Smoothing(bandwidth=1.0), Null.of(comparison, Smoothing(bandwidth=1.0))
+    )
     at = data["s"] == 0.2
     counts = np.bincount(data["g"][at])
     rate = data["y"][at].mean()
@@ -120,7 +123,7 @@ def test_users_whose_rows_are_copies_count_once():
     for one in (data, many):
         comparison = compare_groups(es.tally(one, **NAMES), 0, 1, "user")
         null = Null.of(comparison, Smoothing(bandwidth=1.0))
-        laws.append(estimate_gap(comparison, np.array([0.2]), Smoothing(bandwidth=1.0), null).law)
+        laws.append(of_one(estimate_gaps, comparison, np.array([0.2]), Smoothing(bandwidth=1.0), null).law)
     assert laws[1].variance[0] == pytest.approx(laws[0].variance[0], rel=0.03)
     assert laws[1].third[0] == pytest.approx(laws[0].third[0], rel=0.1, abs=1e-7)
 
@@ -192,7 +195,7 @@ def test_few_users_who_agree_borrow_from_both_and_more_the_heavier_the_tails():
     data = {"s": np.full(1015, 0.1), "y": outcome, "g": np.r_[np.zeros(1000), np.ones(15)], "u": np.arange(1015)}
     comparison = compare_groups(es.tally(data, **NAMES), 0.0, 1.0, "user")
     null = Null.of(comparison, Smoothing(bandwidth=0.1))
-    law = estimate_gap(comparison, np.array([0.1]), Smoothing(bandwidth=0.1), null).law
+    law = of_one(estimate_gaps, comparison, np.array([0.1]), Smoothing(bandwidth=0.1), null).law
     mean = outcome.mean()
     sizes, users = np.array([1000, 15]), []
     kurtosis = skewness = 0.0

@@ -10,10 +10,11 @@ import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.estimation import comparison as comparing
 from evenscore.estimation.comparison import Sides, compare_groups
-from evenscore.estimation.gaps import comparison_grid, cumulative, estimate_gap, multiscale
+from evenscore.estimation.gaps import comparison_grid, cumulative, estimate_gaps, multiscale
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity.joint import _draw
+from support.looks import of_one
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +36,8 @@ def test_groups_that_share_their_cells_compare_as_two_alone(five, pair):
     for each in (sides, alone):
         smoothing = Smoothing(bandwidth=0.1)
         null = Null.of(each, smoothing)
-        gap = estimate_gap(each, points, smoothing, null)
-        found.append((gap, multiscale(each, null, points, smoothing), cumulative(each, null, bandwidth=0.1)))
+        gap = of_one(estimate_gaps, each, points, smoothing, null)
+        found.append((gap, of_one(multiscale, each, points, smoothing, null), of_one(cumulative, each, points, smoothing, null)))
     for one, other in zip(*found, strict=True):
         close = {"rtol": 1e-9, "atol": 1e-11 * np.abs(other.covariance).max()}
         np.testing.assert_allclose(one.values, other.values, rtol=1e-9, atol=1e-11)

@@ -10,14 +10,16 @@ from simple_users import simple, tally_of
 
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
-from evenscore.estimation.bands import shown_gap
+from evenscore.estimation.bands import shown_gaps
 from evenscore.estimation.comparison import compare_groups
-from evenscore.estimation.gaps import comparison_grid, cumulative, estimate_gap, multiscale, stack_processes
+from evenscore.estimation.gaps import Look, comparison_grid, cumulative, estimate_gaps, multiscale, stack_processes
 from evenscore.estimation.inference import CommonNormals
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.parity import gap_under_null, parity_family
-from evenscore.parity.methods import AUTO, METHODS, components_of, detectable_gap, draw, gather
+from evenscore.parity import parity_family
+from evenscore.parity.methods import AUTO, METHODS, components_of, detectable_gaps, draw, gather, shifted_by_gaps
+from evenscore.parity.pair_tests import gaps_under_null, look_at
+from support.looks import of_one
 
 DRAWN = ["sup", "multiscale", "l2", "cumulative", "combined"]
 
@@ -54,9 +56,9 @@ def test_residual_processes_against_rows(case, kind):
     _, _, comparison, h, null = case
     points, _ = comparison_grid(comparison, h)
     if kind == "multiscale":
-        process = multiscale(comparison, null, points, Smoothing(bandwidth=h))
+        process = of_one(multiscale, comparison, points, Smoothing(bandwidth=h), null)
     else:
-        process = cumulative(comparison, null, bandwidth=h)
+        process = of_one(cumulative, comparison, points, Smoothing(bandwidth=h), null)
     total = influence(case, process)
     # What few users borrow, and the factor for few of them, is less than 6 % here.
     np.testing.assert_allclose(process.covariance, total @ total.T, atol=0.06 * np.abs(process.covariance).max())
@@ -69,8 +71,8 @@ def test_processes_side_by_side_keep_their_covariance_and_have_that_of_rows_betw
     _, _, comparison, h, null = case
     points, _ = comparison_grid(comparison, h)
     processes = [
-        multiscale(comparison, null, points, Smoothing(bandwidth=h)),
-        cumulative(comparison, null, bandwidth=h),
+        of_one(multiscale, comparison, points, Smoothing(bandwidth=h), null),
+        of_one(cumulative, comparison, points, Smoothing(bandwidth=h), null),
     ]
     stacked = stack_processes(processes, null).covariance
     n = len(processes[0].values)
@@ -90,9 +92,9 @@ def test_a_constant_gap_shifts_every_process(case):
     points, _ = comparison_grid(comparison, h)
     again = Null.of(other, Smoothing(bandwidth=h))
     for make in (
-        lambda c, n: multiscale(c, n, points, Smoothing(bandwidth=h)),
-        lambda c, n: cumulative(c, n, bandwidth=h),
-        lambda c, n: estimate_gap(c, points=points, smoothing=Smoothing(bandwidth=h), null=n),
+        lambda c, n: of_one(multiscale, c, points, Smoothing(bandwidth=h), n),
+        lambda c, n: of_one(cumulative, c, points, Smoothing(bandwidth=h), n),
+        lambda c, n: of_one(estimate_gaps, c, points=points, smoothing=Smoothing(bandwidth=h), null=n),
     ):
         before, after = make(comparison, null), make(other, again)
         np.testing.assert_allclose(after.values - before.values, before.shift, rtol=0.02, atol=0.02 * np.abs(before.shift).max())
@@ -117,7 +119,7 @@ def test_bonferroni_holm_and_bh_are_the_papers():
     plain = es.parity_test(tally, method="bonferroni", both=False).pairs[0]
     null = Null.of(comparison, Smoothing(bandwidth=plain.bandwidth))
     points = tally.lattice.to_axis(plain.score)
-    z = estimate_gap(comparison, points=points, smoothing=Smoothing(bandwidth=plain.bandwidth), null=null).z
+    z = of_one(estimate_gaps, comparison, points=points, smoothing=Smoothing(bandwidth=plain.bandwidth), null=null).z
     p = 2 * stats.norm.sf(np.abs(z))
     np.testing.assert_allclose(plain.p_points, np.minimum(1, len(p) * p), rtol=1e-6)
     assert plain.p_value == pytest.approx(min(1, len(p) * p.min()))
@@ -144,7 +146,7 @@ def test_a_few_people_without_an_outcome_show_nothing(value):
     data = {"s": np.full(1015, 0.1), "y": outcome, "g": np.r_[np.zeros(1000), np.ones(15)], "u": np.arange(1015)}
     comparison = compare_groups(tally_of(data), 0.0, 1.0, "user")
     null = Null.of(comparison, Smoothing(bandwidth=0.1))
-    process = estimate_gap(comparison, points=np.array([0.1]), smoothing=Smoothing(bandwidth=0.1), null=null)
+    process = of_one(estimate_gaps, comparison, points=np.array([0.1]), smoothing=Smoothing(bandwidth=0.1), null=null)
     assert abs(process.values[0] / process.se[0]) < 1 < abs(process.values[0]) / np.sqrt(outcome.mean() ** 2 / 15)
     test = es.parity_test(tally_of(data), both=False)
     assert not test.p_value <= 0.3 and test.verdict == "inconclusive"
@@ -158,7 +160,7 @@ def test_a_band_is_not_narrow_because_a_few_people_agree():
     def shown(data):
         comparison = compare_groups(tally_of(data), 0.0, 1.0, "user")
         null = Null.of(comparison, Smoothing(bandwidth=0.1))
-        return shown_gap(comparison, np.array([0.1]), Smoothing(bandwidth=0.1), null)
+        return of_one(shown_gaps, comparison, np.array([0.1]), Smoothing(bandwidth=0.1), null)
 
     low, _ = shown(data).limits(1.96)
     assert -0.3 < low[0] < -0.15
@@ -178,7 +180,8 @@ def test_what_is_borrowed_vanishes_with_users():
         group = np.arange(n_users) % 2
         data = {"s": np.full(n_users, 0.5), "y": rng.normal(size=n_users) * (1 + 9 * group), "g": group, "u": np.arange(n_users)}
         comparison = compare_groups(tally_of(data), 0, 1, "user")
-        process = estimate_gap(
+        process = of_one(
+            estimate_gaps,
             comparison,
             points=np.array([0.5]),
             smoothing=Smoothing(bandwidth=0.1),
@@ -202,10 +205,11 @@ def test_the_family_is_each_method_by_itself():
 def test_detectable_gap_grows_with_the_power_wanted(case):
     _, _, comparison, h, null = case
     points, _ = comparison_grid(comparison, h)
-    process = estimate_gap(comparison, points=points, smoothing=Smoothing(bandwidth=h), null=null)
-    evidence = gather(components_of("combined"), process, comparison, null, points, Smoothing(bandwidth=h))
+    process = of_one(estimate_gaps, comparison, points=points, smoothing=Smoothing(bandwidth=h), null=null)
+    look = Look(comparison, points, Smoothing(bandwidth=h), null)
+    (evidence,) = gather(components_of("combined"), [look], [process])
     drawn = draw(evidence, np.random.default_rng(0), 4000)
-    gaps = [detectable_gap("combined", drawn, 0.05, power) for power in (0.2, 0.5, 0.8, 0.95)]
+    gaps = [detectable_gaps("combined", [drawn], 0.05, power)[0] for power in (0.2, 0.5, 0.8, 0.95)]
     assert gaps == sorted(gaps)
     assert gaps[0] < 0.8 * gaps[-1]
 
@@ -351,10 +355,10 @@ def test_the_detectable_gap_is_found_four_times_in_five(method):
     least = es.parity_test(tally, method=method, both=False).minimum_detectable_gap
     comparison = compare_groups(tally, 0, 1, "user")
     smoothing = comparison.settle(Smoothing(bandwidth="test"))
-    judged = gap_under_null(comparison, smoothing, None)
-    evidence = gather(components_of(method), judged.process, comparison, judged.null, judged.points, smoothing)
+    (judged,) = gaps_under_null([look_at(comparison, smoothing)])
+    (evidence,) = gather(components_of(method), [judged.look], [judged.process])
     drawn = draw(evidence, CommonNormals(0), 5000)
-    moved = evidence.shifted.z_of_gap(evidence.signs[0] * least, drawn.noise[:1000])
+    moved = shifted_by_gaps([evidence]).z_of_gap(evidence.signs[0] * least, drawn.noise[:1000])
     limit = np.quantile(drawn.minima, 0.05)
     ranks = np.stack(
         [(drawn.statistics[:, k] >= value[:, None]).mean(axis=1) for k, value in enumerate(evidence.statistics(moved).T)], axis=1

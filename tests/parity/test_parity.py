@@ -8,11 +8,12 @@ from simple_users import simple, tally_of
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.estimation.comparison import compare_groups
-from evenscore.estimation.gaps import estimate_gap
+from evenscore.estimation.gaps import estimate_gaps
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity import parity_family
 from evenscore.parity.methods import METHODS
+from support.looks import of_one
 
 DRAWN = ["sup", "multiscale", "l2", "cumulative", "combined"]
 
@@ -191,8 +192,8 @@ def test_sup_p_value_against_direct_draws():
     h = test.pairs[0].bandwidth
     comparison = compare_groups(tally, 0, 1, "user")
     null = Null.of(comparison, Smoothing(bandwidth=h))
-    process = estimate_gap(
-        comparison, points=tally.lattice.to_axis(test.pairs[0].score), smoothing=Smoothing(bandwidth=h), null=null
+    process = of_one(
+        estimate_gaps, comparison, points=tally.lattice.to_axis(test.pairs[0].score), smoothing=Smoothing(bandwidth=h), null=null
     )
     root = np.linalg.cholesky(process.covariance + 1e-12 * np.eye(len(process.values)) * process.covariance.max())
     noise = np.random.default_rng(5).standard_normal((50_000, len(process.values))) @ root.T / process.se

@@ -8,10 +8,10 @@ import pytest
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.estimation.comparison import CELLS_A_BANDWIDTH, Sides, compare_groups
-from evenscore.estimation.gaps import comparison_grid, estimate_gap
-from evenscore.estimation.nulls import Null
+from evenscore.estimation.gaps import comparison_grid, estimate_gaps
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.tallies.view import FEWEST_JOINED, SUMMED, GroupView
+from support.looks import of_one
 
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
 SE_TOLERANCE, GAP_TOLERANCE = 0.02, 0.02  # of a standard error, and in standard errors: docs/lattice.md
@@ -88,7 +88,7 @@ def test_gaps_and_standard_errors_hardly_change(real):
     assert np.median(joined.a.sums.width) < 1.2 * smoothing.h / CELLS_A_BANDWIDTH
     points, _ = comparison_grid(comparison, smoothing.h)
     np.testing.assert_allclose(comparison_grid(joined, smoothing.h)[0], points, **EXACT)
-    fine, wide = (estimate_gap(each, points, smoothing, Null.of(each, smoothing)) for each in (comparison, joined))
+    fine, wide = (of_one(estimate_gaps, each, points, smoothing) for each in (comparison, joined))
     np.testing.assert_allclose(wide.se, fine.se, rtol=SE_TOLERANCE)
     np.testing.assert_allclose(wide.values / fine.se, fine.values / fine.se, atol=GAP_TOLERANCE)
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from evenscore.estimation.comparison import Comparison
+from evenscore.estimation.gaps import Look
 from evenscore.estimation.inference import CommonNormals, correlation, draw_standard, small_sample, standard_errors
 from evenscore.estimation.kernels import Smoother
-from evenscore.estimation.laws import stack
-from evenscore.estimation.nulls import Dispersion, Null
-from evenscore.estimation.smoothing import Smoothing
+from evenscore.estimation.laws import blocks, stack
+from evenscore.estimation.nulls import Dispersion, disperse
 from evenscore.estimation.spreads import NumberLaw, SideLaw, scaled_law
+from evenscore.tables import values_of
 from evenscore.tallies.view import GroupView, residual_covariance
 from evenscore.types import Floats, Mask
 
@@ -35,6 +37,11 @@ class Differences:
     side_a: SideLaw
     side_b: SideLaw
     together: Floats
+
+    @property
+    def differences(self) -> Differences:
+        """These alone, without what more is known."""
+        return Differences(**values_of(self, Differences.__slots__))
 
     def limits(self, z: Floats | float) -> tuple[Floats, Floats]:
         """Limits of each at z normal quantiles: those of the two sides put together (Newcombe 1998, Zou and Donner 2008)."""
@@ -97,14 +104,16 @@ class ShownGap(Differences):
         known = self.is_known
         return np.abs(draw_standard(self.corr[np.ix_(known, known)], rng)).max(axis=1, initial=0.0).astype(np.float64)
 
-    def band(self, alpha: float, maxima: Floats) -> tuple[Floats, Floats]:
-        """Limits of all gaps at once."""
-        known = self.is_known
-        low, high = np.full(len(known), np.nan), np.full(len(known), np.nan)
-        if known.any():
-            lower, upper = self.limits(float(np.quantile(maxima, 1 - alpha)))
-            low[known], high[known] = lower[known], upper[known]
-        return low, high
+
+def bands(gaps: Sequence[ShownGap], alpha: float, maxima: Sequence[Floats]) -> list[tuple[Floats, Floats]]:
+    """For each comparison limits of all gaps at once."""
+    whole, known = stack([gap.differences for gap in gaps]), [gap.is_known for gap in gaps]
+    far = [float(np.quantile(own, 1 - alpha)) if some.any() else 0.0 for own, some in zip(maxima, known, strict=True)]
+    low, high = whole.limits(np.repeat(far, [len(some) for some in known]))
+    return [
+        (np.where(some, low[place], np.nan), np.where(some, high[place], np.nan))
+        for some, place in zip(known, blocks(map(len, known)), strict=True)
+    ]
 
 
 def _limits_of_both(side_a: SideLaw, level_a: Floats, side_b: SideLaw, level_b: Floats, z: Floats | float) -> tuple[Floats, Floats]:
@@ -118,76 +127,87 @@ def _joined(one: Floats, other: Floats, together: Floats) -> Floats:
     return np.sqrt(np.maximum(one**2 + other**2 - 2 * together * one * other, 0))
 
 
-def shown_gap(comparison: Comparison, points: Floats, smoothing: Smoothing, null: Null) -> ShownGap:
-    """The gap at the points; the null only tells how outcomes scatter and how a user's rows go together."""
-    a, b = comparison.sides
-    smooth_a, smooth_b = comparison.smoothers(points, smoothing, sloped=not a.tally.binary)
-    spread = null.spread(smooth_a.matrix, smooth_b.matrix)
-    level_a, level_b = (_level(view, smooth) for view, smooth in ((a, smooth_a), (b, smooth_b)))
-    if isinstance(spread.side_a, NumberLaw) and isinstance(spread.side_b, NumberLaw):
-        return _of_numbers(comparison, smooth_a, level_a, spread.side_a, smooth_b, level_b, spread.side_b, spread)
-    level_a, level_b = np.clip(level_a, 0, 1), np.clip(level_b, 0, 1)
-    low, high = _limits_of_both(spread.side_a, level_a, spread.side_b, level_b, 1.0)
+@dataclass(frozen=True, slots=True)
+class _TwoCurves:
+    """The curves of two sides: what makes them, their levels at n points, (n,), and how they spread."""
+
+    comparison: Comparison
+    smooth_a: Smoother
+    smooth_b: Smoother
+    level_a: Floats
+    level_b: Floats
+    spread: Dispersion
+
+    def shown(self, side_a: SideLaw, side_b: SideLaw, together: Floats, se: Floats, corr: Floats) -> ShownGap:
+        """Their difference, with these laws and standard errors."""
+        return ShownGap(
+            values=self.level_a - self.level_b,
+            se=se,
+            effective_a=self.spread.effective_a,
+            effective_b=self.spread.effective_b,
+            level_a=self.level_a,
+            level_b=self.level_b,
+            matrix_a=self.smooth_a.matrix,
+            matrix_b=self.smooth_b.matrix,
+            side_a=side_a,
+            side_b=side_b,
+            together=together,
+            corr=corr,
+        )
+
+
+def shown_gaps(looks: Sequence[Look]) -> list[ShownGap]:
+    """For each comparison the gap at the points; the null only tells how outcomes scatter and how a user's rows go together."""
+    binary = looks[0].comparison.a.tally.binary
+    smooths = [look.comparison.smoothers(look.points, look.smoothing, sloped=not binary) for look in looks]
+    sides = [look.null.sides(a.matrix, b.matrix) for look, (a, b) in zip(looks, smooths, strict=True)]
+    spreads = disperse([look.null for look in looks], sides)
+    curves = [
+        _TwoCurves(look.comparison, a, b, _level(look.comparison.a, a), _level(look.comparison.b, b), spread)
+        for look, (a, b), spread in zip(looks, smooths, spreads, strict=True)
+    ]
+    return _of_rates(curves) if binary else [_of_numbers(both) for both in curves]
+
+
+def _of_rates(curves: Sequence[_TwoCurves]) -> list[ShownGap]:
+    """With score limits of each side, those of all comparisons end to end."""
+    side_a, side_b = stack([both.spread.side_a for both in curves]), stack([both.spread.side_b for both in curves])
+    level_a, level_b = (np.concatenate([getattr(both, name) for both in curves]) for name in ("level_a", "level_b"))
+    low, high = _limits_of_both(side_a, level_a, side_b, level_b, 1.0)
     se_a, se_b = (high - low) / 2  # of a rate without a single event it is not 0
-    return ShownGap(
-        values=level_a - level_b,
-        se=_joined(se_a, se_b, spread.together),
-        effective_a=spread.effective_a,
-        effective_b=spread.effective_b,
-        level_a=level_a,
-        level_b=level_b,
-        matrix_a=smooth_a.matrix,
-        matrix_b=smooth_b.matrix,
-        side_a=spread.side_a,
-        side_b=spread.side_b,
-        together=spread.together,
-        corr=spread.corr,
-    )
+    se = _joined(se_a, se_b, np.concatenate([both.spread.together for both in curves]))
+    places = blocks(len(both.level_a) for both in curves)
+    return [
+        both.shown(both.spread.side_a, both.spread.side_b, both.spread.together, se[place], both.spread.corr)
+        for both, place in zip(curves, places, strict=True)
+    ]
 
 
 def _level(view: GroupView, smooth: Smoother) -> Floats:
-    return smooth.curve(view.sums.Y, view.sums.tilt) + view.tally.centre
+    """The curve; a rate stays within [0, 1]."""
+    level = smooth.curve(view.sums.Y, view.sums.tilt) + view.tally.centre
+    return np.clip(level, 0, 1) if view.tally.binary else level
 
 
-def _of_numbers(
-    comparison: Comparison,
-    smooth_a: Smoother,
-    level_a: Floats,
-    side_a: NumberLaw,
-    smooth_b: Smoother,
-    level_b: Floats,
-    side_b: NumberLaw,
-    spread: Dispersion,
-) -> ShownGap:
+def _of_numbers(both: _TwoCurves) -> ShownGap:
     """With the variance around each side's own local fits, and the shape of both together."""
-    a, b = comparison.sides
-    fit_a, fit_b = (smooth.matrix * smooth.local_fit(side.sums.Y) for side, smooth in ((a, smooth_a), (b, smooth_b)))
-    cov_a, cov_b = a.covariance(smooth_a.matrix, fit_a), b.covariance(smooth_b.matrix, fit_b)
+    (a, b), spread, cross = both.comparison.sides, both.spread, both.comparison.cross
+    side_a, side_b, l_a, l_b = spread.side_a, spread.side_b, both.smooth_a.matrix, both.smooth_b.matrix
+    assert isinstance(side_a, NumberLaw) and isinstance(side_b, NumberLaw)
+    fit_a, fit_b = l_a * both.smooth_a.local_fit(a.sums.Y), l_b * both.smooth_b.local_fit(b.sums.Y)
+    cov_a, cov_b = a.covariance(l_a, fit_a), b.covariance(l_b, fit_b)
     var_a, var_b = _borrowing(np.diag(cov_a), spread.effective_a, np.diag(cov_b), spread.effective_b)
-    side_a, side_b = scaled_law(side_a, var_a), scaled_law(side_b, var_b)
     up_a, up_b = _rescale(var_a, cov_a), _rescale(var_b, cov_b)
     covariance = cov_a * np.outer(up_a, up_a) + cov_b * np.outer(up_b, up_b)
     covariance[np.diag_indices(len(covariance))] = var_a + var_b
     together = np.zeros_like(var_a)
-    if comparison.cross is not None:
-        cross = residual_covariance(comparison.cross, smooth_a.matrix, fit_a, smooth_b.matrix, fit_b) * np.outer(up_a, up_b)
-        covariance = covariance - cross - cross.T
+    if cross is not None:
+        shared = residual_covariance(cross, l_a, fit_a, l_b, fit_b) * np.outer(up_a, up_b)
+        covariance = covariance - shared - shared.T
         size = np.sqrt(var_a * var_b)
-        together = np.clip(np.divide(np.diag(cross), size, out=together, where=size > 0), -1, 1)
-    return ShownGap(
-        values=level_a - level_b,
-        se=standard_errors(covariance),
-        effective_a=spread.effective_a,
-        effective_b=spread.effective_b,
-        level_a=level_a,
-        level_b=level_b,
-        matrix_a=smooth_a.matrix,
-        matrix_b=smooth_b.matrix,
-        side_a=side_a,
-        side_b=side_b,
-        together=together,
-        corr=correlation(covariance),
-    )
+        together = np.clip(np.divide(np.diag(shared), size, out=together, where=size > 0), -1, 1)
+    laws = scaled_law(side_a, var_a), scaled_law(side_b, var_b)
+    return both.shown(*laws, together, standard_errors(covariance), correlation(covariance))
 
 
 def _borrowing(own_a: Floats, users_a: Floats, own_b: Floats, users_b: Floats) -> tuple[Floats, Floats]:

@@ -16,9 +16,10 @@ from evenscore.errors import OptionError
 from evenscore.estimation.comparison import Comparison, no_overlap, overlap
 from evenscore.estimation.kernels import FEW_CELLS, SINGULAR, Smoother
 from evenscore.estimation.laws import Law, stack, within
-from evenscore.estimation.nulls import Dispersion, Null
+from evenscore.estimation.nulls import Dispersion, Null, disperse
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import Scatter, unbalanced_skewness
+from evenscore.tables import values_of
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView, quantiles
 from evenscore.types import Floats, Mask
@@ -72,18 +73,50 @@ class Process(Dispersion):
         return Process(**kept)
 
 
-def estimate_gap(comparison: Comparison, points: Floats, smoothing: Smoothing, null: Null) -> Process:
-    """The curve of side a minus that of side b at the points, around a null."""
-    smooth_a, smooth_b = comparison.smoothers(points, smoothing)
-    values = _difference(comparison, smooth_a, smooth_b)
-    return _process(null, values, smooth_a.matrix, smooth_b.matrix, np.ones(len(points)))
+@dataclass(frozen=True, eq=False)
+class Look:
+    """How a comparison is looked at: at points on the axis, (n,), with a smoothing, around a null."""
+
+    comparison: Comparison
+    points: Floats
+    smoothing: Smoothing
+    null: Null
+
+    def at(self, keep: Mask) -> Look:
+        """At some of the points."""
+        return replace(self, points=self.points[keep])
 
 
-def _process(null: Null, values: Floats, matrix_a: Floats, matrix_b: Floats, shift: Floats, *raw: Floats) -> Process:
-    """Values with what chance would do to them under a null."""
-    spread = null.spread(matrix_a, matrix_b, *raw)
-    parts = {field.name: getattr(spread, field.name) for field in fields(spread)}
-    return Process(**parts, values=values, matrix_a=matrix_a, matrix_b=matrix_b, shift=shift)
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """n values that are linear in the outcome sums of the two sides; see ``Process``. raw: see ``Null.sides``."""
+
+    values: Floats
+    matrix_a: Floats
+    matrix_b: Floats
+    shift: Floats
+    raw: tuple[Floats, ...] = ()
+
+
+def estimate_gaps(looks: Sequence[Look]) -> list[Process]:
+    """For each comparison the curve of side a minus that of side b at the points, around a null."""
+    gaps = []
+    for look in looks:
+        smooth_a, smooth_b = look.comparison.smoothers(look.points, look.smoothing)
+        values = _difference(look.comparison, smooth_a, smooth_b)
+        gaps.append(Linear(values, smooth_a.matrix, smooth_b.matrix, np.ones(len(look.points))))
+    return _processes(looks, gaps)
+
+
+def _processes(looks: Sequence[Look], linears: Sequence[Linear]) -> list[Process]:
+    """Values of each comparison with what chance would do to them under its null."""
+    sides = [look.null.sides(own.matrix_a, own.matrix_b, *own.raw) for look, own in zip(looks, linears, strict=True)]
+    spreads = disperse([look.null for look in looks], sides)
+    names = [field.name for field in fields(Dispersion)]
+    return [
+        Process(**values_of(spread, names), values=own.values, matrix_a=own.matrix_a, matrix_b=own.matrix_b, shift=own.shift)
+        for spread, own in zip(spreads, linears, strict=True)
+    ]
 
 
 def stack_processes(processes: Sequence[Process], null: Null) -> Process:
@@ -99,9 +132,9 @@ def stack_processes(processes: Sequence[Process], null: Null) -> Process:
     return Process(**whole, joint=lambda: null.joint_covariance(a, side_a, b, side_b))
 
 
-def gap_values(comparison: Comparison, points: Floats, smoothing: Smoothing) -> Floats:
-    """The values of ``estimate_gap`` alone."""
-    return _difference(comparison, *comparison.smoothers(points, smoothing))
+def gap_values(look: Look) -> Floats:
+    """The values of ``estimate_gaps`` alone."""
+    return _difference(look.comparison, *look.comparison.smoothers(look.points, look.smoothing))
 
 
 def _difference(comparison: Comparison, smooth_a: Smoother, smooth_b: Smoother) -> Floats:
@@ -109,30 +142,43 @@ def _difference(comparison: Comparison, smooth_a: Smoother, smooth_b: Smoother) 
     return smooth_a.curve(a.Y, a.tilt) - smooth_b.curve(b.Y, b.tilt)
 
 
-def multiscale(comparison: Comparison, null: Null, points: Floats, smoothing: Smoothing) -> Process:
-    """Smoothed residuals of the pooled fit at h, 2h and 4h, one scale after the other.
+def multiscale(looks: Sequence[Look]) -> list[Process]:
+    """For each comparison smoothed residuals of the pooled fit at h, 2h and 4h, one scale after the other.
 
     Smoothing residuals instead of outcomes, wider scales bring no bias: the pooled fit has taken the curve away.
     """
+    return _processes(looks, [_multiscale(look) for look in looks])
+
+
+def _multiscale(look: Look) -> Linear:
     weights: list[Floats] = []
     tilts: list[Floats] = []
-    for side in comparison.sides:
-        smooths = [smoothing.at(scale * smoothing.h).local_polynomial(side, points) for scale in SCALES]
-        flat = np.zeros(len(points))
+    for side in look.comparison.sides:
+        widths = [look.smoothing.at(scale * look.smoothing.h) for scale in SCALES]
+        smooths = [width.local_polynomial(side, look.points) for width in widths]
+        flat = np.zeros(len(look.points))
         weights.append(np.concatenate([smooth.matrix for smooth in smooths]))
         tilts.append(np.concatenate([flat if smooth.tilt is None else smooth.tilt @ side.sums.tilt for smooth in smooths]))
-    return _residual_process(comparison, null, weights[0], weights[1], tilts[0] - tilts[1], few=True)
+    return _of_residuals(look, weights[0], weights[1], tilts[0] - tilts[1])
 
 
-def cumulative(comparison: Comparison, null: Null, bandwidth: float) -> Process:
-    """Sums up to a score of (G - p(S)) (Y - f(S)), p the share of side a among users at that score, f the pooled curve."""
+def cumulative(looks: Sequence[Look]) -> list[Process]:
+    """For each comparison sums up to a score of (G - p(S)) (Y - f(S)), p the share of side a among users at that score, f the
+    pooled curve."""
+    found = _processes(looks, [_cumulative(look) for look in looks])
+    everyone = [np.full(len(process.values), np.inf) for process in found]
+    return [replace(process, effective_a=all_, effective_b=all_) for process, all_ in zip(found, everyone, strict=True)]
+
+
+def _cumulative(look: Look) -> Linear:
+    comparison = look.comparison
     a, b = comparison.a.sums, comparison.b.sums
     weight = a.W + b.W
     share = np.divide(a.W, weight, out=np.zeros_like(weight), where=weight > 0)
     if not comparison.unsmoothed:
-        share = np.clip(comparison.among(SHARE_KERNEL, bandwidth).fit(weight, a.W, degree=0), 0, 1)
+        share = np.clip(comparison.among(SHARE_KERNEL, look.smoothing.h).fit(weight, a.W, degree=0), 0, 1)
     upto = _upto(weight, whole=comparison.a.lattice.discrete)
-    return _residual_process(comparison, null, upto * (1 - share), upto * share, np.zeros(len(upto)), few=False)
+    return _of_residuals(look, upto * (1 - share), upto * share, np.zeros(len(upto)))
 
 
 def _upto(weight: Floats, *, whole: bool) -> Floats:
@@ -152,21 +198,17 @@ def _upto(weight: Floats, *, whole: bool) -> Floats:
     return upto
 
 
-def _residual_process(comparison: Comparison, null: Null, raw_a: Floats, raw_b: Floats, inside: Floats, *, few: bool) -> Process:
+def _of_residuals(look: Look, raw_a: Floats, raw_b: Floats, inside: Floats) -> Linear:
     """raw_a (Y_a - F W_a) - raw_b (Y_b - F W_b) for the pooled fit F = L (Y_a + Y_b), as a matrix on Y_a and Y_b.
 
     With A = raw_a W_a - raw_b W_b these are (raw_a - A L) Y_a - (raw_b + A L) Y_b. So what the pooled fit took from the data is in
     the covariance too: its noise is that of the same users. A constant gap g adds g m_a W_a, which is not g raw_a W_a: part of
     a gap goes into the pooled curve.
     """
-    a, b = comparison.a, comparison.b
-    pooled = (raw_a * a.sums.W - raw_b * b.sums.W) @ null.matrix()
+    a, b = look.comparison.a.sums, look.comparison.b.sums
+    pooled = (raw_a * a.W - raw_b * b.W) @ look.null.matrix()
     m_a, m_b = raw_a - pooled, raw_b + pooled
-    process = _process(null, m_a @ a.sums.Y - m_b @ b.sums.Y + inside, m_a, m_b, m_a @ a.sums.W, raw_a, raw_b)
-    if few:
-        return process
-    everyone = np.full(len(m_a), np.inf)
-    return replace(process, effective_a=everyone, effective_b=everyone)
+    return Linear(m_a @ a.Y - m_b @ b.Y + inside, m_a, m_b, m_a @ a.W, (raw_a, raw_b))
 
 
 # Where to look
@@ -219,19 +261,20 @@ def _no_wider(points: Floats, bandwidth: float) -> Floats:
     return np.interp(np.arange(n_steps.sum() + 1), np.concatenate([[0], np.cumsum(n_steps)]), points)
 
 
-def fine_enough(comparison: Comparison, process: Process, points: Floats, smoothing: Smoothing) -> Mask:
+def fine_enough(look: Look, process: Process) -> Mask:
     """Where the bend of one common curve, within a bandwidth or a cell, cannot make much of a gap."""
+    comparison, smoothing = look.comparison, look.smoothing
     if comparison.unsmoothed:
-        return np.ones(len(points), dtype=bool)
+        return np.ones(len(look.points), dtype=bool)
     width = comparison.a.sums.width[comparison.weight > 0]
-    coarse = smoothing.h < FEW_CELLS * max(width) * smoothing.shape.width
+    coarse = smoothing.h < FEW_CELLS * width.max() * smoothing.shape.width
     if coarse and len(width) < FEWEST_CELLS:
-        return np.zeros(len(points), dtype=bool)
+        return np.zeros(len(look.points), dtype=bool)
     with np.errstate(invalid="ignore"):
-        return np.asarray(np.abs(hidden_gap(comparison, process, points, smoothing.h)) <= MAX_HIDDEN * process.se)
+        return np.asarray(np.abs(hidden_gap(look, process)) <= MAX_HIDDEN * process.se)
 
 
-def hidden_gap(comparison: Comparison, process: Process, points: Floats, bandwidth: float) -> Floats:
+def hidden_gap(look: Look, process: Process) -> Floats:
     """The gap (n_points,) that one bent curve would show because two sides lie differently along the score and in its cells.
 
     A side's curve at x is off by f''(x) / 2 times sum_c l[c] W[c] ((x_c - x)^2 + v_c) where x_c and v_c are the mean and the
@@ -240,6 +283,7 @@ def hidden_gap(comparison: Comparison, process: Process, points: Floats, bandwid
     """
     # Smoothing alone biases both curves; only where two sides lie differently around a point does the bias not cancel in their
     # difference, and then a bend that they share looks like a gap that more users would make significant.
+    comparison, points = look.comparison, look.points
     start, width = comparison.a.lattice.axis_edges[comparison.a.cells], comparison.a.sums.width
     moments = []
     for side, matrix in ((comparison.a, process.matrix_a), (comparison.b, process.matrix_b)):
@@ -248,7 +292,7 @@ def hidden_gap(comparison: Comparison, process: Process, points: Floats, bandwid
         weight = matrix * sums.W  # times small-sample factors, which the ratio takes away
         squares = (sums.position - points[:, None]) ** 2 + inside
         moments.append((weight * squares).sum(axis=1) / weight.sum(axis=1))
-    return (moments[0] - moments[1]) * _bend(comparison, points, 2 * bandwidth)
+    return (moments[0] - moments[1]) * _bend(comparison, points, 2 * look.smoothing.h)
 
 
 def _bend(comparison: Comparison, points: Floats, least_width: float) -> Floats:

@@ -8,7 +8,8 @@ P(t <= x) = Phi(x) - phi(x) [-C / 2 + (gamma - 3 C) (x^2 - 1) / 6].
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -128,6 +129,12 @@ def stack(parts: Sequence[Laws]) -> Laws:
         else:
             columns[field.name] = stack(values) if is_dataclass(values[0]) else values[0]
     return type(parts[0])(**columns)
+
+
+def blocks(sizes: Iterable[int]) -> list[slice]:
+    """Where each of several of these sizes lies when they are stacked one after the other."""
+    ends = list(itertools.accumulate(sizes, initial=0))
+    return [slice(start, end) for start, end in itertools.pairwise(ends)]
 
 
 def within(values: Floats, low: float = 0.0, high: float = 1.0) -> Floats:

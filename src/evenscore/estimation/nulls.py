@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from evenscore.estimation.comparison import Comparison
 from evenscore.estimation.inference import correlation as _correlation
-from evenscore.estimation.laws import Law
+from evenscore.estimation.laws import Law, blocks, stack
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import (
     BORROWED_EVENTS,
@@ -26,6 +26,8 @@ from evenscore.estimation.spreads import (
     rate_law,
 )
 from evenscore.types import Floats
+
+OneSide = Dependence | Scatter
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +45,8 @@ class Dispersion:
     side_b: SideLaw
     effective_a: Floats
     effective_b: Floats
-    scatter_a: Dependence | Scatter
-    scatter_b: Dependence | Scatter
+    scatter_a: OneSide
+    scatter_b: OneSide
 
     @cached_property
     def covariance(self) -> Floats:
@@ -84,41 +86,39 @@ class Null:
             alike = None if a.known is None else alike_pairs(comparison.cross, fit, fit)
         return cls(fit, a, b, shared, alike, cache(lambda: comparison.pooled_matrix(smoothing)))
 
-    def spread(self, matrix_a: Floats, matrix_b: Floats, raw_a: Floats | None = None, raw_b: Floats | None = None) -> Dispersion:
-        """The joint spread of the differences matrix_a @ Y_a - matrix_b @ Y_b.
+    def sides(
+        self, matrix_a: Floats, matrix_b: Floats, raw_a: Floats | None = None, raw_b: Floats | None = None
+    ) -> tuple[OneSide, OneSide]:
+        """How outcomes scatter in the two sides of the differences matrix_a @ Y_a - matrix_b @ Y_b.
 
         raw_a, raw_b: (n, n_cells), which users the values rest on, when the matrices take a pooled curve away as well.
         """
         effective_a = effective_users(self.a.view, matrix_a if raw_a is None else raw_a)
         effective_b = effective_users(self.b.view, matrix_b if raw_b is None else raw_b)
         kind = Scatter if self.a.known is None else Dependence
-        return self.disperse(kind.of(self.a, matrix_a, effective_a), kind.of(self.b, matrix_b, effective_b))
+        return kind.of(self.a, matrix_a, effective_a), kind.of(self.b, matrix_b, effective_b)
 
-    def disperse(self, a: Dependence | Scatter, b: Dependence | Scatter) -> Dispersion:
-        """The same of estimates of which is known how they scatter."""
-        side_a, side_b = _side_laws(a, b)
-        size, together = side_a.law.se * side_b.law.se, np.zeros(len(a.matrix))
-        if self.shared is not None:
-            _, shared = self._rescaled(a, side_a, b, side_b)
-            together = np.clip(np.divide(np.diag(shared), size, out=together, where=size > 0), -1, 1)
-        law = side_a.law.minus(side_b.law, together * size)
-        joint = partial(self.joint_covariance, a, side_a, b, side_b)
-        return Dispersion(law, joint, together, side_a, side_b, a.effective, b.effective, a, b)
+    def together(self, a: OneSide, side_a: SideLaw, b: OneSide, side_b: SideLaw) -> Floats:
+        """The correlation of the two sides of each difference, of users that both have, (n,)."""
+        none = np.zeros(len(a.matrix))
+        if self.shared is None:
+            return none
+        size = side_a.law.se * side_b.law.se
+        _, shared = self._rescaled(a, side_a, b, side_b)
+        return np.clip(np.divide(np.diag(shared), size, out=none, where=size > 0), -1, 1)
 
-    def joint_covariance(self, a: Dependence | Scatter, side_a: SideLaw, b: Dependence | Scatter, side_b: SideLaw) -> Floats:
+    def joint_covariance(self, a: OneSide, side_a: SideLaw, b: OneSide, side_b: SideLaw) -> Floats:
         """How differences go together, (n, n), of estimates that scatter so, with the standard errors of these laws."""
         both, shared = self._rescaled(a, side_a, b, side_b)
         return both if self.shared is None else both - shared - shared.T
 
-    def _rescaled(
-        self, a: Dependence | Scatter, side_a: SideLaw, b: Dependence | Scatter, side_b: SideLaw
-    ) -> tuple[Floats, Floats]:
+    def _rescaled(self, a: OneSide, side_a: SideLaw, b: OneSide, side_b: SideLaw) -> tuple[Floats, Floats]:
         """The covariances of the two sides added up, and that across, which is 0 where nobody is in both."""
         block_a, block_b, shared = self._of_rates(a, b) if isinstance(a, Dependence) else self._of_numbers(a, b)
         up_a, up_b = _rescaling(side_a.law, block_a), _rescaling(side_b.law, block_b)
         return block_a * np.outer(up_a, up_a) + block_b * np.outer(up_b, up_b), shared * np.outer(up_a, up_b)
 
-    def _of_rates(self, a: Dependence, b: Dependence | Scatter) -> tuple[Floats, Floats, Floats]:
+    def _of_rates(self, a: Dependence, b: OneSide) -> tuple[Floats, Floats, Floats]:
         """0/1 outcomes: cells go together as residuals do where there are events to tell, else as equally correlated rows."""
         assert isinstance(b, Dependence)
         share, rho = (
@@ -131,14 +131,40 @@ class Null:
             shared = a.matrix @ (share * self.shared + (1 - share) * across * self.shared_alike) @ b.matrix.T
         return a.covariance(self.a, share, rho), b.covariance(self.b, share, rho), shared
 
-    def _of_numbers(self, a: Scatter, b: Dependence | Scatter) -> tuple[Floats, Floats, Floats]:
+    def _of_numbers(self, a: Scatter, b: OneSide) -> tuple[Floats, Floats, Floats]:
         """Other outcomes: cells go together as residuals do."""
         assert isinstance(b, Scatter)
         shared = np.zeros((len(a.matrix), len(b.matrix))) if self.shared is None else a.matrix @ self.shared @ b.matrix.T
         return a.seen @ a.matrix.T, b.seen @ b.matrix.T, shared
 
 
-def _side_laws(a: Dependence | Scatter, b: Dependence | Scatter) -> tuple[SideLaw, SideLaw]:
+def disperse(nulls: Sequence[Null], sides: Sequence[tuple[OneSide, OneSide]]) -> list[Dispersion]:
+    """The joint spread of the differences of each of several comparisons: their laws all at once, end to end."""
+    places = blocks(len(a.matrix) for a, _ in sides)
+    laws = _side_laws(*(stack([side.alone for side in own]) for own in zip(*sides, strict=True)))
+    own_laws = [tuple(law.at(place) for law in laws) for place in places]
+    correlations = [
+        null.together(a, side_a, b, side_b) for null, (a, b), (side_a, side_b) in zip(nulls, sides, own_laws, strict=True)
+    ]
+    size = laws[0].law.se * laws[1].law.se
+    differences = laws[0].law.minus(laws[1].law, np.concatenate(correlations) * size)
+    return [
+        Dispersion(
+            differences.at(place),
+            partial(null.joint_covariance, a, side_a, b, side_b),
+            together,
+            side_a,
+            side_b,
+            a.effective,
+            b.effective,
+            a,
+            b,
+        )
+        for null, (a, b), (side_a, side_b), together, place in zip(nulls, sides, own_laws, correlations, places, strict=True)
+    ]
+
+
+def _side_laws(a: OneSide, b: OneSide) -> tuple[SideLaw, SideLaw]:
     """0/1 outcomes: the pooled rate's variance, times what users add by what both sides show together and each by itself.
 
     Other outcomes: each side's variance per user, moved towards that of both together by how little it can tell.

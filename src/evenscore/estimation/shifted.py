@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from evenscore.estimation.gaps import Process
 from evenscore.estimation.inference import Singles
-from evenscore.estimation.laws import Law, skew, within
+from evenscore.estimation.laws import Law, skew, stack, within
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.side_laws import RateLaw, SideLaw
 from evenscore.estimation.spreads import Dependence, Scatter, nested_pairs, overall_correlation, quadratic, rate_law, rate_spread
@@ -32,7 +33,7 @@ class MovableSide:
         """Only these."""
         return MovableSide(self.law.at(keep), None if self.alike is None else self.alike.at(keep))
 
-    def reach(self, up: float) -> Floats | float:
+    def reach(self, up: Floats | float) -> Floats | float:
         """How far it can be moved, (n,): a rate stays within [0, 1]."""
         return within(self.law.rate + up) - self.law.rate if isinstance(self.law, RateLaw) else up
 
@@ -68,7 +69,7 @@ class Shifted:
     """A process, (n,), of which the smaller side may be moved by a constant gap.
 
     law: its null as it is; variance: (n,), of both sides in it; a, b: the sides; shift: (n,), what a gap of 1 adds to the values;
-    share: of side a in the pooled curve.
+    share: (n,), of side a in the pooled curve.
     """
 
     law: Law
@@ -76,27 +77,35 @@ class Shifted:
     a: MovableSide
     b: MovableSide
     shift: Floats
-    share: float
+    share: Floats
 
     @classmethod
-    def of(cls, process: Process, alike: RowsAlike | None, share: float) -> Shifted:
-        """Of a process; alike: how alike the rows of its users are, where outcomes are 0/1."""
-        variance = process.side_a.moved(0.0).minus(process.side_b.moved(0.0)).variance
-        a, b = _movable(process.side_a, process.scatter_a, alike), _movable(process.side_b, process.scatter_b, alike)
-        return cls(process.law, variance, a, b, process.shift, share)
+    def of(cls, processes: Sequence[Process], alike: Sequence[RowsAlike | None], shares: Sequence[float]) -> Shifted:
+        """Of processes end to end; alike: how alike the rows of the users of each are, where outcomes are 0/1."""
+        sizes = [len(process.values) for process in processes]
+        law_a, law_b = stack([process.side_a for process in processes]), stack([process.side_b for process in processes])
+        sides = zip(*((process.scatter_a.alone, process.scatter_b.alone) for process in processes), strict=True)
+        scatter_a, scatter_b = (stack(own) for own in sides)
+        known = [own for own in alike if own is not None]
+        common, higher = ([getattr(own, name) for own in known] for name in ("common", "higher"))
+        least = (np.repeat(common, sizes), np.repeat(higher, sizes)) if known else None
+        return cls(
+            stack([process.law for process in processes]),
+            law_a.moved(0.0).minus(law_b.moved(0.0)).variance,
+            _movable(law_a, scatter_a, least),
+            _movable(law_b, scatter_b, least),
+            np.concatenate([process.shift for process in processes]),
+            np.repeat(shares, sizes),
+        )
 
-    def at(self, keep: Mask | Ints | slice) -> Shifted:
-        """Only these."""
-        return Shifted(self.law.at(keep), self.variance[keep], self.a.at(keep), self.b.at(keep), self.shift[keep], self.share)
-
-    def z_of_gap(self, gap: float, noise: Floats | Singles) -> Floats:
-        """What draws of noise, (draws, n), make of the z if there were a constant gap."""
+    def z_of_gap(self, gap: Floats | float, noise: Floats | Singles) -> Floats:
+        """What draws of noise, (draws, n), make of the z if there were a constant gap, (n,) of each."""
         moved, noise = self._moved(gap), np.asarray(noise, dtype=np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):  # rates of 0 or 1 have no noise
             values = moved.mean + skew(noise, moved.apart.skewness) * moved.apart.se
             return self._null(moved, values).rough_z(values)
 
-    def parabolas(self, gap: float) -> Floats:
+    def parabolas(self, gap: Floats | float) -> Floats:
         """``z_of_gap`` as a parabola in the noise of each value, (3, n): its height at no noise, slope and bend.
 
         Through three noises: all that is nearly normal is nearly straight in them, and thousands of draws cost what three do.
@@ -104,9 +113,9 @@ class Shifted:
         low, middle, high = self.z_of_gap(gap, np.repeat([[-NODE], [0.0], [NODE]], len(self.shift), axis=1))
         return np.stack([middle, (high - low) / (2 * NODE), (low - 2 * middle + high) / (2 * NODE**2)])
 
-    def _moved(self, gap: float) -> _Moved:
+    def _moved(self, gap: Floats | float) -> _Moved:
         """The smaller side moved by the gap."""
-        up_a, up_b = (gap, 0.0) if self.share < 0.5 else (0.0, -gap)
+        up_a, up_b = np.where(self.share < 0.5, gap, 0.0), np.where(self.share < 0.5, 0.0, -np.asarray(gap))
         a, b = self.a.moved(up_a), self.b.moved(up_b)
         both = (a.variance + b.variance) * self.shift
         pull = self.share * a.variance - (1 - self.share) * b.variance
@@ -137,7 +146,7 @@ class _Moved:
 
     mean: Floats
     apart: Law
-    pooled: float
+    pooled: Floats
     pull: Floats
 
 
@@ -163,16 +172,16 @@ class RowsAlike:
         return cls(common, max(common, overall_correlation(a, b, potentials=potentials)))
 
 
-def _movable(law: SideLaw, side: Dependence | Scatter, alike: RowsAlike | None) -> MovableSide:
-    """A side whose rates have no less than these correlations of a user's rows."""
-    if alike is None or not isinstance(law, RateLaw) or not isinstance(side, Dependence):
+def _movable(law: SideLaw, side: Dependence | Scatter, least: tuple[Floats, Floats] | None) -> MovableSide:
+    """A side whose rates have no less than these correlations of a user's rows, now and where rates hardly differ, (n,) each."""
+    if least is None or not isinstance(law, RateLaw) or not isinstance(side, Dependence):
         return MovableSide(law)
-    return MovableSide(_at_least(law, side, alike.common), _at_least(law, side, alike.higher))
+    return MovableSide(*(_at_least(law, side, common) for common in least))
 
 
-def _at_least(law: RateLaw, side: Dependence, common: float) -> RateLaw:
+def _at_least(law: RateLaw, side: Dependence, common: Floats) -> RateLaw:
     """The law of a rate with no less than this correlation of a user's rows."""
-    steady, _ = rate_law(side, np.full_like(side.base, common), np.inf)
+    steady, _ = rate_law(side, common, np.inf)
     more = steady.squares > law.squares
     squares, cubes = (np.where(more, getattr(steady, name), getattr(law, name)) for name in ("squares", "cubes"))
     return replace(law, squares=squares, cubes=cubes)

@@ -155,7 +155,13 @@ class Dependence:
             alike=alike,
         )
 
-    def at(self, keep: Mask | Ints) -> Dependence:
+    @property
+    def alone(self) -> Dependence:
+        """The same without cells, to be put together with those of others."""
+        none = self.matrix[:, :0]
+        return replace(self, matrix=none, seen=none, alike=none)
+
+    def at(self, keep: Mask | Ints | slice) -> Dependence:
         """Only these."""
         return Dependence(*(getattr(self, field.name)[keep] for field in fields(self)))
 
@@ -307,7 +313,7 @@ class Scatter:
         none = self.matrix[:, :0]
         return replace(self, matrix=none, seen=none)
 
-    def at(self, keep: Mask | Ints) -> Scatter:
+    def at(self, keep: Mask | Ints | slice) -> Scatter:
         """Only these."""
         return Scatter(*(getattr(self, field.name)[keep] for field in fields(self)))
 

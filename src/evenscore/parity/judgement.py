@@ -8,7 +8,7 @@ import numpy as np
 
 from evenscore.estimation.bandwidth import finer_words, narrow_words
 from evenscore.estimation.comparison import Comparison
-from evenscore.estimation.gaps import MIN_EFFECTIVE, Process, enough_users, skewed_words
+from evenscore.estimation.gaps import MIN_EFFECTIVE, Look, Process, enough_users, skewed_words
 from evenscore.estimation.pairwise import not_shown
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import DISPARITY, INCONCLUSIVE, PARITY
@@ -93,10 +93,11 @@ def means_only(tally: Tally) -> str:
     return "the score is constant, so the groups' mean outcomes are compared" if tally.lattice.n_cells == 1 else ""
 
 
-def find_regions(pair: PairTest, comparison: Comparison, points: Floats, tolerance: float) -> tuple[Region, ...]:
+def find_regions(pair: PairTest, look: Look, tolerance: float) -> tuple[Region, ...]:
     """Runs of points whose simultaneous band excludes 0 (or the tolerance), with the share of each side's users in them."""
     sign = np.where(pair.band_low > tolerance, 1, np.where(pair.band_high < -tolerance, -1, 0))
     ends = np.flatnonzero(np.diff(sign)) + 1
+    (a, b), points = look.comparison.sides, look.points
     regions = []
     for start, end in zip([0, *ends], [*ends, len(sign)], strict=True):
         if start == end or sign[start] == 0:
@@ -111,8 +112,8 @@ def find_regions(pair: PairTest, comparison: Comparison, points: Floats, toleran
                 low=float(pair.band_low[peak]),
                 high=float(pair.band_high[peak]),
                 at_score=float(pair.score[peak]),
-                share_a=_share(comparison.a, low, high),
-                share_b=_share(comparison.b, low, high),
+                share_a=_share(a, low, high),
+                share_b=_share(b, low, high),
             )
         )
     return tuple(regions)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from evenscore.estimation.comparison import Comparison
-from evenscore.estimation.gaps import Process, cumulative, judgeable, multiscale, stack_processes, tame
+from evenscore.estimation.gaps import Look, Process, cumulative, judgeable, multiscale, stack_processes, tame
 from evenscore.estimation.inference import (
     RESOLVED,
     CommonNormals,
@@ -21,11 +21,11 @@ from evenscore.estimation.inference import (
     empirical_p,
     quadratic_tail,
 )
+from evenscore.estimation.laws import blocks, within
 from evenscore.estimation.multiplicity import benjamini_hochberg, bonferroni, draw_ranks, holm
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.shifted import RowsAlike, Shifted
-from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import RateLaw
 from evenscore.types import Floats, Mask
 
@@ -91,31 +91,11 @@ class Evidence:
     share: float = 0.5
     null: Null | None = None
 
-    def seen(self, noise: Singles) -> Callable[[float], Singles]:
-        """What draws of noise, (draws, n), make of z if there were such a constant gap."""
-        shifted, drawn = self.shifted, noise.T
-
-        def z(gap: float) -> Singles:
-            level, slope, bend = shifted.parabolas(gap)[:, :, None].astype(noise.dtype)
-            seen = drawn * bend
-            seen += slope
-            seen *= drawn
-            seen += level
-            return seen.T
-
-        return z
-
     @cached_property
     def first(self) -> Process:
         """The values that the first component looks at: of several the gap itself."""
         assert self.process is not None
         return self.process.at(self.components[0].columns)
-
-    @property
-    def shifted(self) -> Shifted:
-        """What a gap would do to all values."""
-        assert self.process is not None and self.null is not None
-        return Shifted.of(self.process, RowsAlike.of(self.first, self.null), self.share)
 
     @property
     def signs(self) -> tuple[float, ...]:
@@ -154,35 +134,31 @@ def components_of(*methods: str) -> dict[str, float]:
     return dict.fromkeys((name for method in methods for name in components_of(method)), 1.0)
 
 
-def gather(
-    shares: Mapping[str, float], gap: Process, comparison: Comparison, null: Null, points: Floats, smoothing: Smoothing
-) -> Evidence:
-    """The evidence for methods with these components, given the gap process at the points that can be judged."""
-    processes: list[Process] = []
-    components: list[Component] = []
-    start = 0
-    own: slice | None = None
-    for name, share in shares.items():
-        process = gap
-        if own is not None and name in ("sup", "l2"):
-            components.append(replace(_component(name, own, gap), share=share))
-            continue
-        if name == "multiscale" and not comparison.unsmoothed:
-            process = multiscale(comparison, null, points, smoothing)
-            process = process.at(tame(process, judgeable(process, comparison)))
-        elif name == "cumulative":
-            process = cumulative(comparison, null, smoothing.h)
+def gather(shares: Mapping[str, float], looks: Sequence[Look], gaps: Sequence[Process]) -> list[Evidence]:
+    """For each comparison the evidence for methods with these components, given the gap at the points that can be judged."""
+    found: list[dict[str, Process]] = [{} for _ in gaps]  # others than the gap itself
+    if "cumulative" in shares:
+        for own, process in zip(found, cumulative(looks), strict=True):
             variance = process.law.variance
-            process = process.at(variance > 1e-12 * variance.max())
-        columns = slice(start, start + len(process.values))
-        start = columns.stop
-        own = columns if process is gap else own
-        processes.append(process)
-        components.append(replace(_component(name, columns, process), share=share))
-    process = stack_processes(processes, null)
-    weight_a, weight_b = comparison.a.total, comparison.b.total
+            own["cumulative"] = process.at(variance > 1e-12 * variance.max())
+    smoothed = [number for number, look in enumerate(looks) if not look.comparison.unsmoothed]
+    if "multiscale" in shares and smoothed:
+        wider = multiscale([looks[number] for number in smoothed])
+        for number, process in zip(smoothed, wider, strict=True):
+            found[number]["multiscale"] = process.at(tame(process, judgeable(process, looks[number].comparison)))
+    every = zip(looks, gaps, found, strict=True)
+    return [_evidence(look, [(name, share, own.get(name, gap)) for name, share in shares.items()]) for look, gap, own in every]
+
+
+def _evidence(look: Look, parts: Sequence[tuple[str, float, Process]]) -> Evidence:
+    """Of one comparison, from the name, the share and the process of each component; the same process stands once."""
+    distinct = list({id(process): process for _, _, process in parts}.values())
+    places = dict(zip(map(id, distinct), blocks(len(process.values) for process in distinct), strict=True))
+    components = [replace(_component(name, places[id(process)], process), share=share) for name, share, process in parts]
+    process = stack_processes(distinct, look.null)
+    a, b = look.comparison.sides
     return Evidence(
-        comparison=comparison,
+        comparison=look.comparison,
         components=tuple(components),
         z=process.z,
         corr=correlation(process.covariance),
@@ -191,8 +167,8 @@ def gather(
         se_a=process.side_a.law.se,
         se_b=process.side_b.law.se,
         process=process,
-        share=weight_a / (weight_a + weight_b),
-        null=null,
+        share=a.total / (a.total + b.total),
+        null=look.null,
     )
 
 
@@ -273,69 +249,96 @@ def correct_points(method: str, z: Floats) -> Floats:
     return CORRECTIONS[method](2 * special.ndtr(-np.abs(z)))
 
 
-def detectable_gap(method: str, drawn: Drawn, alpha: float, power: float = POWER) -> float:
-    """The constant gap that the test finds with probability ``power``, by bisection on draws of the process and its statistics."""
+def detectable_gaps(method: str, drawn: Sequence[Drawn], alpha: float, power: float = POWER) -> Floats:
+    """For each comparison the constant gap that the test finds with probability ``power``, by bisection on draws of the process
+    and its statistics."""
+    evidences = [own.evidence for own in drawn]
+    shifted, places = shifted_by_gaps(evidences), blocks(len(evidence.z) for evidence in evidences)
+    rejections = [_rejection(method, own, alpha) for own in drawn]
+    noise = [own.noise[: len(own.statistics) // POWER_SHARE] for own in drawn]
+    signs = np.array([evidence.signs for evidence in evidences]).T  # as many for each, as outcomes are of one kind
+
+    def found(gaps: Floats, asked: Mask) -> Floats:
+        """With which probability gaps are found, in normal quantiles; any number where nobody asks."""
+        shares = np.ones(len(gaps))
+        for sign in signs:
+            parabolas = shifted.parabolas(np.repeat(sign * gaps, [len(evidence.z) for evidence in evidences]))
+            for number in np.flatnonzero(asked):
+                z = seen(parabolas[:, places[number]], noise[number])
+                shares[number] = min(shares[number], rejections[number](z).mean())
+        return _quantile_of(shares)
+
+    firsts = [evidence.first for evidence in evidences]
+    with np.errstate(divide="ignore"):
+        start = np.array([FIRST_GAP * float(np.min(first.se / np.abs(first.shift))) for first in firsts])
+    return _where_reached(found, alpha, power, start)
+
+
+def shifted_by_gaps(evidences: Sequence[Evidence]) -> Shifted:
+    """What a gap would do to all values of these comparisons, end to end."""
+    processes, alike = [], []
+    for evidence in evidences:
+        assert evidence.process is not None and evidence.null is not None
+        processes.append(evidence.process)
+        alike.append(RowsAlike.of(evidence.first, evidence.null))
+    return Shifted.of(processes, alike, [evidence.share for evidence in evidences])
+
+
+def seen(parabolas: Floats, noise: Singles) -> Singles:
+    """What draws of noise, (draws, n), make of z if there were the gap that these are of, (3, n)."""
+    drawn = noise.T
+    level, slope, bend = parabolas[:, :, None].astype(noise.dtype)
+    z = drawn * bend
+    z += slope
+    z *= drawn
+    z += level
+    return z.T
+
+
+def _rejection(method: str, drawn: Drawn, alpha: float) -> Callable[[Singles], Mask]:
+    """Which draws of z, (draws, n), a test rejects, (draws,)."""
     evidence, statistics = drawn.evidence, drawn.statistics
-    z = evidence.seen(drawn.noise[: len(statistics) // POWER_SHARE])
-    shown: Callable[[float], Mask]
     if method in CORRECTIONS:
         # The smallest adjusted p-value is below alpha: for Bonferroni and Holm when the largest |z| is beyond alpha / n, for
         # Benjamini-Hochberg when for some k the k-th largest is beyond k alpha / n.
         n = drawn.noise.shape[1]
         allowed = alpha * (np.arange(1, n + 1) if method == "bh" else np.ones(n)) / n
         limits = -_normal_quantile(allowed / 2)
-
-        def shown(gap: float) -> Mask:
-            return -np.sort(-np.abs(z(gap)), axis=1) >= limits
-
-    else:
-        rank = max(int(alpha * len(statistics)) - 1, 0)
-        critical = np.partition(drawn.minima, rank)[rank]
-        # A component rejects when at most this many draws are as large, so when it is beyond the next one.
-        n_draws = len(statistics)
-        beyond = np.minimum(np.floor(critical * evidence.shares * n_draws + 1e-9).astype(int), n_draws - 1)
-        levels = np.array([np.partition(own, rank)[rank] for own, rank in zip(statistics.T, n_draws - 1 - beyond, strict=True)])
-
-        def shown(gap: float) -> Mask:
-            return evidence.statistics(z(gap)) > levels
-
-    tested = evidence.first
-    with np.errstate(divide="ignore"):
-        start = FIRST_GAP * float(np.min(tested.se / np.abs(tested.shift)))
-
-    signs = evidence.signs
-
-    def found(gap: float) -> float:
-        return min(float(shown(sign * gap).any(axis=1).mean()) for sign in signs)
-
-    return _where_reached(found, alpha, power, start)
+        return lambda z: np.asarray((-np.sort(-np.abs(z), axis=1) >= limits).any(axis=1))
+    rank = max(int(alpha * len(statistics)) - 1, 0)
+    critical = np.partition(drawn.minima, rank)[rank]
+    # A component rejects when at most this many draws are as large, so when it is beyond the next one.
+    n_draws = len(statistics)
+    beyond = np.minimum(np.floor(critical * evidence.shares * n_draws + 1e-9).astype(int), n_draws - 1)
+    levels = np.array([np.partition(own, rank)[rank] for own, rank in zip(statistics.T, n_draws - 1 - beyond, strict=True)])
+    return lambda z: np.asarray((evidence.statistics(z) > levels).any(axis=1))
 
 
-def _where_reached(share: Callable[[float], float], alpha: float, power: float, start: float) -> float:
-    """The gap from which on a share that rises with it, from alpha at none, is at least the power.
+def _where_reached(found: Callable[[Floats, Mask], Floats], alpha: float, power: float, start: Floats) -> Floats:
+    """The gaps from which on probabilities that rise with them, from alpha at none, are at least the power, (n,).
 
-    Of a normal statistic the share is nearly straight in normal quantiles, so that a line through the bracket hits it soon.
+    found: makes them of gaps, in normal quantiles, where a mask says so. Of a normal statistic they are nearly straight there, so
+    that a line through the bracket hits the power soon.
     """
-    goal, low, at_low = _quantile_of(power), 0.0, _quantile_of(alpha)
-    high, at_high = start, _quantile_of(share(start))
-    while at_high < goal and high < MOST_GAPS * start:
-        low, high, at_low = high, 2 * high, at_high
-        at_high = _quantile_of(share(high))
-    if at_high < goal:
-        return np.inf  # a rate leaves room for gaps up to 1 only, and where users are few that may not be enough
+    goal, low, at_low = float(_quantile_of(power)), np.zeros_like(start), np.full_like(start, _quantile_of(alpha))
+    high, at_high = start, found(start, np.ones(len(start), dtype=bool))
+    while (short := (at_high < goal) & (high < MOST_GAPS * start)).any():
+        low, high, at_low = np.where(short, high, low), np.where(short, 2 * high, high), np.where(short, at_high, at_low)
+        at_high = np.where(short, found(high, short), at_high)
+    reached = at_high >= goal  # a rate leaves room for gaps up to 1 only, and where users are few that may not be enough
     for _ in range(STEPS):
-        if high - low <= CLOSE * high or at_high - goal <= CLOSE:
+        wide = reached & (high - low > CLOSE * high) & (at_high - goal > CLOSE)
+        if not wide.any():
             break
-        line = (goal - at_low) / max(at_high - at_low, CLOSE)
-        middle = low + min(max(line + CLOSE, 0.1), 0.9) * (high - low)  # rather beyond: the end is the answer
-        at_middle = _quantile_of(share(middle))
-        if at_middle < goal:
-            low, at_low = middle, at_middle
-        else:
-            high, at_high = middle, at_middle
-    return high
+        line = (goal - at_low) / np.maximum(at_high - at_low, CLOSE)
+        middle = low + within(line + CLOSE, 0.1, 0.9) * (high - low)  # rather beyond: the end is the answer
+        at_middle = found(middle, wide)
+        short, beyond = wide & (at_middle < goal), wide & (at_middle >= goal)
+        low, at_low = np.where(short, middle, low), np.where(short, at_middle, at_low)
+        high, at_high = np.where(beyond, middle, high), np.where(beyond, at_middle, at_high)
+    return np.where(reached, high, np.inf)
 
 
-def _quantile_of(share: float) -> float:
+def _quantile_of(share: Floats | float) -> Floats:
     """Of a share of draws, all of which say no more than that it is nearly 1."""
-    return float(_normal_quantile(np.clip(share, LEAST_SHARE, 1 - LEAST_SHARE)))
+    return _normal_quantile(np.clip(share, LEAST_SHARE, 1 - LEAST_SHARE))

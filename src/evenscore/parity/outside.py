@@ -10,8 +10,8 @@ from evenscore.estimation.multiplicity import draw_ranks
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.point_pairs import OwnCurve, PointPairs
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.parity import gap_under_null
 from evenscore.parity.methods import CORRECTIONS, Evidence, components_of, gather
+from evenscore.parity.pair_tests import gaps_under_null, look_at
 from evenscore.types import Floats
 
 SHARE = 0.1  # of the level that the order beyond the common scores gets; parity keeps the rest
@@ -32,11 +32,13 @@ def joint_p_value(
     Where draws are too few to tell, or there are none of the parity test, Bonferroni's bound with those shares is safe.
     """
     smallest = min(p_parity / (1 - SHARE), p_order / SHARE)
-    gap = None if method in CORRECTIONS else gap_under_null(comparison, comparison.settle(Smoothing()))
-    if gap is None or isinstance(gap, str):
+    if method in CORRECTIONS:
         return min(1.0, smallest)
-    evidence = gather(components_of(method), gap.process, comparison, gap.null, gap.points, gap.smoothing)
-    noise = draw_standard(_stacked_correlation(evidence, gap.null, comparison, curves), rng, DRAWS)
+    (gap,) = gaps_under_null([look_at(comparison, comparison.settle(Smoothing()))])
+    if isinstance(gap, str):
+        return min(1.0, smallest)
+    (evidence,) = gather(components_of(method), [gap.look], [gap.process])
+    noise = draw_standard(_stacked_correlation(evidence, gap.look.null, curves), rng, DRAWS)
     n = len(evidence.z)
     of_parity, of_order = evidence.single(evidence.statistics(noise[:, :n])), pairs.maxima_of(noise[:, n:])
     minima = (draw_ranks(np.stack([of_parity, of_order], axis=1)) / np.array([1 - SHARE, SHARE])).min(axis=1)
@@ -45,7 +47,7 @@ def joint_p_value(
     return by_draws if beyond >= RESOLVED else min(smallest, by_draws)
 
 
-def _stacked_correlation(evidence: Evidence, null: Null, comparison: Comparison, curves: tuple[OwnCurve, OwnCurve]) -> Floats:
+def _stacked_correlation(evidence: Evidence, null: Null, curves: tuple[OwnCurve, OwnCurve]) -> Floats:
     """How the parity test's values and the estimates of both curves go together: one covariance of residuals for all.
 
     Each side's part of a value has the standard error that the test gives it.

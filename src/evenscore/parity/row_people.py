@@ -14,7 +14,8 @@ from evenscore.estimation.comparison import Sides
 from evenscore.estimation.fitted_curves import Curves, curves
 from evenscore.estimation.pairwise import Formulation
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.parity import Options, chosen_pairs, judge_pairs, parity_test
+from evenscore.parity import chosen_pairs, parity_test
+from evenscore.parity.pair_tests import Options, judge_pairs
 from evenscore.parity.parity_result import ParityTest
 from evenscore.tables import Table, json_ready
 from evenscore.tallies.row_users import rows_as_users

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from evenscore.estimation.comparison import Comparison
 from evenscore.estimation.inference import PValue, Singles, SupTail, sorted_p
 from evenscore.estimation.multiplicity import CriticalP
 from evenscore.parity.methods import Component, Evidence
-from evenscore.tables import values_of
 from evenscore.types import Floats
 
 GRID = 2**STEPS  # steps of normal quantiles, FARTHEST in all, in which an excess is found
@@ -35,8 +34,7 @@ class ToleranceTest:
     @classmethod
     def of(cls, shown: ShownGap, maxima: Floats, p_equal: float) -> ToleranceTest:
         """Without what makes the gaps: those of many pairs are kept until all are known."""
-        gaps = Differences(**values_of(shown, [field.name for field in fields(Differences)]))
-        return cls(gaps, np.sort(maxima.astype(np.float32)), SupTail.of(shown.corr), p_equal)
+        return cls(shown.differences, np.sort(maxima.astype(np.float32)), SupTail.of(shown.corr), p_equal)
 
     def p_value(self, tolerance: float) -> PValue:
         """Of |gap| <= tolerance, by the largest excess."""

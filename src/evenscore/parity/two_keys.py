@@ -12,7 +12,8 @@ from evenscore.errors import EvenscoreWarning
 from evenscore.estimation.comparison import Sides
 from evenscore.estimation.pairwise import Formulation
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.parity import Options, chosen_pairs, judge_pairs
+from evenscore.parity import chosen_pairs
+from evenscore.parity.pair_tests import Options, judge_pairs
 from evenscore.parity.parity_result import ParityTest
 from evenscore.parity.row_people import p_phrase
 from evenscore.tables import Table, json_ready
