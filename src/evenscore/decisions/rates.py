@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from evenscore.errors import require_option
-from evenscore.estimation.spreads import Around, alike_pairs, rate_spread
+from evenscore.estimation.spreads import Around, rate_spread
 from evenscore.marginal.cut import POSITIVE, require_inside, require_score, thresholds_of
 from evenscore.ratios import ratio
 from evenscore.tallies.everyone import all_pairs, has_unlabelled
@@ -273,7 +273,6 @@ def _as_cells(
         known=about2 * rate_spread(fit),
         cubes=cubes,
         residual=pairs.residual(fit, fit),
-        alike=alike_pairs(pairs, fit, fit),
     )
     return GroupRates(about, events, around, known)
 

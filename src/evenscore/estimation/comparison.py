@@ -84,7 +84,9 @@ class Comparison:
 
     def smoothers(self, points: Floats, smoothing: Smoothing, *, sloped: bool = False) -> list[Smoother]:
         """The smoother of each side, with slopes if they are needed; few values of its own are joined by straight lines."""
-        return [smoothing.smoother(side, points, between=not self.unsmoothed, sloped=sloped) for side in self.sides]
+        if any(unsmoothed(side.lattice, side.sums) for side in self.sides):
+            return [smoothing.smoother(side, points, between=not self.unsmoothed, sloped=sloped) for side in self.sides]
+        return smoothing.both(self.sides, points, sloped=sloped)
 
     def settle(self, smoothing: Smoothing) -> Smoothing:
         """The smoothing with the bandwidth that both sides share; a rule gives no more than half of where they overlap.
@@ -107,11 +109,11 @@ class Comparison:
             return self.outcome * inverse_weight(self.weight)
         return self.among(smoothing.kernel, smoothing.h).fit(self.weight, self.outcome, smoothing.degree)
 
-    def pooled_matrix(self, smoothing: Smoothing) -> Floats:
-        """The same as a matrix on the summed outcomes, (n_cells, n_cells)."""
+    def combine_fits(self, values: Floats, smoothing: Smoothing) -> Floats:
+        """values @ L, (n, n_cells), with L what makes the same of the summed outcomes; values: (n, n_cells)."""
         if self.unsmoothed:
-            return np.diag(inverse_weight(self.weight))
-        return self.among(smoothing.kernel, smoothing.h).matrix(self.weight, smoothing.degree)
+            return values * inverse_weight(self.weight)
+        return self.among(smoothing.kernel, smoothing.h).combine(values, self.weight, smoothing.degree)
 
     @cached_property
     def among(self) -> Callable[[str, float], AmongCells]:

@@ -206,7 +206,7 @@ def _of_residuals(look: Look, raw_a: Floats, raw_b: Floats, inside: Floats) -> L
     a gap goes into the pooled curve.
     """
     a, b = look.comparison.a.sums, look.comparison.b.sums
-    pooled = (raw_a * a.W - raw_b * b.W) @ look.null.matrix()
+    pooled = look.null.combine(raw_a * a.W - raw_b * b.W)
     m_a, m_b = raw_a - pooled, raw_b + pooled
     return Linear(m_a @ a.Y - m_b @ b.Y + inside, m_a, m_b, m_a @ a.W, (raw_a, raw_b))
 

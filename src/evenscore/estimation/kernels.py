@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from evenscore.errors import OptionError, require_option, shortened
-from evenscore.types import Floats, Ints
+from evenscore.types import Floats, Ints, Mask
 
 DEGREES = (0, 1, 2)  # Nadaraya-Watson, local linear, local quadratic
 SIDES = ("both", "right", "left")
@@ -82,6 +83,10 @@ class Smoother:
         level = self.matrix @ outcome
         return level if self.tilt is None else level + self.tilt @ tilt
 
+    def at(self, rows: slice) -> Smoother:
+        """At some of the points."""
+        return Smoother(self.matrix[rows], self.slopes[rows], self.u[rows], None if self.tilt is None else self.tilt[rows])
+
     def local_fit(self, outcome: Floats) -> Floats:
         """The polynomial fitted at point j, evaluated at cell c: (n_points, n_cells)."""
         fit = np.repeat((self.matrix @ outcome)[:, None], self.u.shape[1], axis=1)
@@ -111,7 +116,7 @@ def smoother(
     Parameters
     ----------
     points, positions, weight
-        Where to estimate (n_points,), where the cells lie (n_cells,) and their weight (n_cells,).
+        Where to estimate (n_points,), where the cells lie (n_cells,) and their weight (n_cells,), or both for each point.
     side
         "right" uses cells at or above the point only, "left" cells below it.
     near
@@ -137,7 +142,7 @@ def smoother(
             return k
         return np.where(u >= 0 if side == "right" else u < 0, k, 0.0)
 
-    u = (positions[None, :] - points[:, None]) / bandwidth
+    u = (positions - points[:, None]) / bandwidth
     k = weigh(u)
     inverse = _inverse_moments(k * weight, u, degree, whole=sloped)
     matrix = _coefficients(inverse[0], k, u)
@@ -180,9 +185,16 @@ def local_fits(k: Floats, u: Floats, weight: Floats, outcome: Floats, degree: in
     return np.sum([entry * target for entry, target in zip(first, targets, strict=True)], axis=0).T
 
 
-def local_matrix(k: Floats, u: Floats, weight: Floats, degree: int) -> Floats:
-    """Local polynomial fits as a matrix on the outcome sums, (n_points, n_cells); a row is nan where the design is singular."""
-    return _coefficients(_inverse_moments(k * weight, u, degree, whole=False)[0], k, u)
+def combined_fits(values: Floats, k: Floats, u: Floats, weight: Floats, degree: int) -> tuple[Floats, Mask]:
+    """Combinations of local polynomial fits as a matrix on outcome sums, (n, n_cells), and where a fit is singular, (n_points,).
+
+    values: (n, n_points), how much of each fit; of a singular one nothing is added.
+    """
+    powers = list(itertools.accumulate(range(2 * degree), lambda own, _: own * u, initial=k))
+    first = _inverse([own @ weight for own in powers], degree, whole=False)[0]
+    singular = ~np.isfinite(first[0])
+    parts = [(values * np.where(singular, 0.0, entry)) @ own for entry, own in zip(first, powers, strict=False)]
+    return np.sum(parts, axis=0), singular
 
 
 def inverse_weight(weight: Floats) -> Floats:

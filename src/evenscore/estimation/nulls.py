@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -64,8 +64,8 @@ class Null:
     """The pair's pooled curve, as if there were no gap.
 
     fit: (n_cells,); a, b: the sides around it; shared, shared_alike: residual pairs of users that both have, and what they would be
-    if all rows of a user deviated alike; matrix: makes the fit as a matrix on the summed outcomes, (n_cells, n_cells), which only
-    residual processes need.
+    if all rows of a user deviated alike; combine: makes combinations of the fit at the cells, (n, n_cells), such on the summed
+    outcomes.
     """
 
     fit: Floats
@@ -73,7 +73,7 @@ class Null:
     b: Around
     shared: Floats | None
     shared_alike: Floats | None
-    matrix: Callable[[], Floats]
+    combine: Callable[[Floats], Floats]
 
     @classmethod
     def of(cls, comparison: Comparison, smoothing: Smoothing) -> Null:
@@ -84,7 +84,7 @@ class Null:
         if comparison.cross is not None:
             shared = comparison.cross.residual(fit, fit)
             alike = None if a.known is None else alike_pairs(comparison.cross, fit, fit)
-        return cls(fit, a, b, shared, alike, cache(lambda: comparison.pooled_matrix(smoothing)))
+        return cls(fit, a, b, shared, alike, partial(comparison.combine_fits, smoothing=smoothing))
 
     def sides(
         self, matrix_a: Floats, matrix_b: Floats, raw_a: Floats | None = None, raw_b: Floats | None = None

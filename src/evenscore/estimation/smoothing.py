@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,12 +12,12 @@ from evenscore.estimation.kernels import (
     KERNELS,
     Kernel,
     Smoother,
+    combined_fits,
     indicator_smoother,
     inverse_weight,
     kernel_for,
     line_smoother,
     local_fits,
-    local_matrix,
     smoother,
 )
 from evenscore.tallies.group_sums import CellSums
@@ -83,6 +84,21 @@ class Smoothing:
             return values
         return self.local_polynomial(view, points, sloped=sloped)
 
+    def both(self, views: Sequence[GroupView], points: Floats, *, sloped: bool) -> list[Smoother]:
+        """``local_polynomial`` of views on the same cells, made at once."""
+        n = len(points)
+        stacked = smoother(
+            points=np.tile(points, len(views)),
+            positions=np.repeat([view.sums.position for view in views], n, axis=0),
+            weight=np.repeat([view.sums.W for view in views], n, axis=0),
+            bandwidth=self.h,
+            degree=self.degree,
+            kernel=self.kernel,
+            cell_width=views[0].sums.width,
+            sloped=sloped,
+        )
+        return [stacked.at(slice(start, start + n)) for start in range(0, n * len(views), n)]
+
     def local_polynomial(self, view: GroupView, points: Floats, *, sloped: bool = True) -> Smoother:
         """The same, however few scores there are."""
         return smoother(
@@ -138,12 +154,11 @@ class AmongCells:
         fit = local_fits(self.k, self.u, weight[None, :], outcome[None, :], degree)[0]
         return np.where(np.isfinite(fit), fit, outcome * inverse_weight(weight))
 
-    def matrix(self, weight: Floats, degree: int) -> Floats:
-        """The same as a matrix on the outcome sums, (n_cells, n_cells)."""
-        matrix = local_matrix(self.k, self.u, weight, degree)
-        alone = ~np.isfinite(matrix).all(axis=1)
-        matrix[alone] = np.diag(inverse_weight(weight))[alone]
-        return matrix
+    def combine(self, values: Floats, weight: Floats, degree: int) -> Floats:
+        """values @ L, (n, n_cells), with L what makes the same of the outcome sums; values: (n, n_cells)."""
+        combined, alone = combined_fits(values, self.k, self.u, weight, degree)
+        combined[:, alone] += values[:, alone] * inverse_weight(weight)[alone]
+        return combined
 
 
 def unsmoothed(lattice: Lattice, *sums: CellSums) -> bool:

@@ -34,7 +34,7 @@ class Around:
     """One side around a fit at the cells, (n_cells,) each.
 
     rows: what independent rows show, the sum of w^2 (y - f)^2; known: the same as the rate gives it, for 0/1 outcomes only; cubes:
-    the sum of w^3; residual: the residual pair matrix; alike: what it would be if all rows of a user deviated alike.
+    the sum of w^3; residual: the residual pair matrix.
     """
 
     view: GroupView
@@ -43,7 +43,6 @@ class Around:
     known: Floats | None
     cubes: Floats
     residual: Floats
-    alike: Floats | None
 
     @classmethod
     def of(cls, view: GroupView, fit: Floats) -> Around:
@@ -54,9 +53,8 @@ class Around:
         # Without sums of cubes: no less than V0^2 / W by Cauchy and Schwarz, which is right when all rows weigh the same.
         cubes = np.divide(sums.V0**2, sums.W, out=np.zeros_like(rows), where=sums.W > 0) if higher is None else higher.T0
         if not view.tally.binary:
-            return cls(view, fit, rows, None, cubes, residual, None)
-        spread = rate_spread(fit)
-        return cls(view, fit, rows, sums.V0 * spread, cubes, residual, alike_pairs(view.pairs, fit, fit))
+            return cls(view, fit, rows, None, cubes, residual)
+        return cls(view, fit, rows, sums.V0 * rate_spread(fit), cubes, residual)
 
 
 def rate_spread(rate: Floats) -> Floats:
@@ -107,7 +105,7 @@ class Dependence:
     they would add if all deviated alike; most: the same over the base, as the weights alone give it, where there is no base;
     events: 4 n f (1 - f), so that n users with a rate of one half count as n. weight, cubes: sums of l^2 w^2 and l^3 w^3; rate:
     the mean of f in the former; third: the third cumulant of independent rows. matrix, seen, alike: (n, n_cells), l, and l times
-    the matrices of ``Around``, from which covariances follow.
+    the residual pairs and ``alike_pairs``, from which covariances follow.
     """
 
     effective: Floats
@@ -127,9 +125,10 @@ class Dependence:
     @classmethod
     def of(cls, around: Around, matrix: Floats, effective: Floats) -> Dependence:
         """From residuals around a fit."""
-        assert around.known is not None and around.alike is not None
+        assert around.known is not None
         sums, rate = around.view.sums, within(around.fit)
-        squares, seen, alike = matrix * matrix, matrix @ around.residual, matrix @ around.alike
+        size = np.sqrt(rate * (1 - rate))
+        squares, seen, alike = matrix * matrix, matrix @ around.residual, ((matrix * size) @ around.view.pairs.ww) * size
         base, weight, rows, rates = np.array([around.known, sums.V0, around.rows, sums.V0 * rate]) @ squares.T
         third = around.cubes * rate * (1 - rate) * (1 - 2 * rate)
         cubes, third = np.array([around.cubes, third]) @ (squares * matrix).T
@@ -245,8 +244,8 @@ def mixed_cells(around: Around, share: float, rho: float) -> Floats:
 
     share: of the former, by how many events there are to tell. Either is a covariance, so their mixture is one.
     """
-    assert around.known is not None and around.alike is not None
-    cells = share * around.residual + (1 - share) * rho * around.alike
+    assert around.known is not None
+    cells = share * around.residual + (1 - share) * rho * alike_pairs(around.view.pairs, around.fit, around.fit)
     cells[np.diag_indices(len(cells))] += (1 - share) * (1 - rho) * around.known
     return np.asarray(cells)
 

@@ -154,7 +154,7 @@ def _evidence(look: Look, parts: Sequence[tuple[str, float, Process]]) -> Eviden
     """Of one comparison, from the name, the share and the process of each component; the same process stands once."""
     distinct = list({id(process): process for _, _, process in parts}.values())
     places = dict(zip(map(id, distinct), blocks(len(process.values) for process in distinct), strict=True))
-    components = [replace(_component(name, places[id(process)], process), share=share) for name, share, process in parts]
+    components = [_component(name, share, places[id(process)], process) for name, share, process in parts]
     process = stack_processes(distinct, look.null)
     a, b = look.comparison.sides
     return Evidence(
@@ -172,15 +172,15 @@ def _evidence(look: Look, parts: Sequence[tuple[str, float, Process]]) -> Eviden
     )
 
 
-def _component(name: str, columns: slice, process: Process) -> Component:
+def _component(name: str, share: float, columns: slice, process: Process) -> Component:
     def corr() -> Floats:  # which only far tails need
         return correlation(process.covariance)
 
     if name == "l2":
-        return Component(name, columns, None, lambda x: quadratic_tail(x, np.asarray(np.linalg.eigvalsh(corr()))))
+        return Component(name, columns, None, lambda x: quadratic_tail(x, np.asarray(np.linalg.eigvalsh(corr()))), share)
     # Cumulative sums, not their ratio to a standard error: early sums rest on few users and would dominate.
     size = process.se / process.se.max() if name == "cumulative" else np.ones(len(process.values))
-    return Component(name, columns, size, lambda x: SupTail.of(corr())(x))
+    return Component(name, columns, size, lambda x: SupTail.of(corr())(x), share)
 
 
 @dataclass(frozen=True)
