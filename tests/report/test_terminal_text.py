@@ -142,8 +142,3 @@ def test_a_gap_that_could_be_seen_goes_before_where_groups_were_compared():
     text = audit.text(width=60)
     assert "Users with more rows have lower outcomes: the mean is" in " ".join(text.split())
     assert "A constant gap of" in text and "at some scores" not in text and len(text.splitlines()) <= 12
-
-
-def test_people_are_told_as_whole_people():
-    rows = [{"group": "a", "users_gain": 511.6, "gain": 0.2}, {"group": "b", "users_gain": 0.0, "gain": 0.0}]
-    assert [line.split()[1] for line in text_table(rows).splitlines()[1:]] == ["512", "0"]
