@@ -82,7 +82,7 @@ def test_without_users_rows_are_independent_and_that_is_said(tmp_path):
     rows().to_csv(tmp_path / "a.csv", index=False)
     columns, done = started("a.csv", tmp_path)
     assert columns == {"score": "score", "outcome": "y", "group": "sex", "independent": True}
-    assert "no column says whose row it is" in done.stderr
+    assert "no column is known to say whose row it is, so the settings" in " ".join(done.stderr.split())
     assert "sex = 1" in audited(tmp_path).stdout
 
 
@@ -159,6 +159,23 @@ def test_a_column_that_users_share_is_named_as_one_that_may_be_an_item(tmp_path)
     listed = {line.split()[0]: line for line in done.stdout.splitlines()}
     assert listed["partner"].endswith("item ?") and "item" not in listed["turn"]
     assert '# item = "partner"' in (tmp_path / "evenscore.toml").read_text(encoding="utf-8")
+
+
+def test_keys_of_panels_are_found_or_asked_for(tmp_path):
+    """Of people over years: their id by its name, whatever it is joined to, else the numbers that come again and again."""
+    rng = np.random.default_rng(0)
+    panel = rows(1200).assign(school=np.repeat(range(4), 300), hispanic=rng.integers(0, 2, 1200), visits=rng.poisson(3, 1200) * 7)
+    panel["childid"], panel["schoolid"] = 11 * np.repeat(range(300), 4), 7 * np.repeat(range(40), 30)
+    panel["day"] = np.tile(pd.date_range("2024-01-01", periods=40).astype(str), 30)
+    panel.drop(columns="sex").to_csv(tmp_path / "a.csv", index=False)
+    columns, done = started("a.csv", tmp_path)
+    assert columns == {"score": "score", "outcome": "y", "group": "hispanic", "user": "childid"}
+    listed = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert listed["day"].endswith("item ?") and "item" not in listed["visits"]
+
+    panel.drop(columns="schoolid").rename(columns={"childid": "nr"}).to_csv(tmp_path / "b.csv", index=False)
+    columns, done = started("b.csv", tmp_path, "--force")
+    assert columns["independent"] and "(is it one of these: nr, 300 values?)" in " ".join(done.stderr.split())
 
 
 def test_a_decimal_comma_is_a_number(tmp_path):

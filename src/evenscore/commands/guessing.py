@@ -13,9 +13,9 @@ WORDS = {
     "score": "score scores prob probability proba pred prediction predicted p phat yhat risk rating forecast logit propensity",
     "outcome": "outcome outcomes label labels y target truth actual result event hit hits win won default repaid clicked liked",
     "group": "group race sex gender ethnicity ethnic age bracket party segment region country language religion disability "
-    "nationality female male black white minority class education marital cohort",
+    "nationality female male black white hispanic latino asian native minority class education marital cohort",
     "user": "id user uid member customer patient person people account client subject respondent applicant borrower student "
-    "seqn participant device household "
+    "seqn participant device household child pupil "
     "viewer reader listener visitor guest shopper buyer driver rider worker employee voter player",
     "cluster": "location place county precinct school hospital clinic site store game match session",
     "item": "item product job creator post article movie song video doc document listing ad query",
@@ -23,11 +23,13 @@ WORDS = {
     "step": "hour hours minute minutes second seconds secs sec week step round period position rank",
     "neither": "weight weights wt count counts num n year month day date time timestamp lat lon latitude longitude zip index row",
 }
+ID = re.compile(rf"id(code|num|no|nr)|({'|'.join(WORDS['user'].split() + WORDS['cluster'].split() + WORDS['item'].split())})id")
 HINTS = {role: frozenset(words.split()) for role, words in WORDS.items()}
 MOST_GROUPS = 20  # more distinct values are hardly groups that somebody wants compared
 FEWEST_SCORES = 5
 IDS = {"id", "uid", "user"}  # say whose row it is also where few are there, as in a file that somebody tries
 FEWEST_ITEMS = 20  # with fewer nothing is judged
+MOST_KEYS = 3  # that are named where none is taken
 MEETS, MET_BY = 2, 5  # values that a user meets on average, and users that meet a value: fewer share next to nothing
 CROSSED = 0.5  # of all pairs of a user and a number: more is a position or a step that every user goes through
 SURE = 4  # points; less is a guess that is marked
@@ -67,11 +69,32 @@ def may_be_items(columns: Sequence[ColumnFacts], guesses: dict[str, Guess]) -> l
         column.name
         for column in columns
         if column.name not in taken
-        and (column.kind == "text" or column.whole)
         and FEWEST_ITEMS <= column.n_distinct < column.n_rows
-        and not words_of(column.name) & (HINTS["neither"] | HINTS["step"])
         and not _says(column.name, "group")
+        and (column.kind == "date" or (_identifies(column) and not words_of(column.name) & (HINTS["neither"] | HINTS["step"])))
     ]
+
+
+def _identifies(column: ColumnFacts) -> bool:
+    """Text, or whole numbers that are called so or leave none out: counts and measurements leave some out."""
+    numbered = column.whole and column.n_distinct == column.high - column.low + 1
+    named = column.whole and any(_says(column.name, role) for role in ("user", "cluster", "item"))
+    return column.kind == "text" or numbered or named
+
+
+def may_be_users(columns: Sequence[ColumnFacts], guesses: dict[str, Guess]) -> list[ColumnFacts]:
+    """Whole numbers that come again and again and are no other role, the most different first: one may say whose row it is."""
+    taken = {guess.name for guess in guesses.values()}
+    keys = [
+        column
+        for column in columns
+        if column.name not in taken
+        and column.whole
+        and MOST_GROUPS < column.n_distinct < column.n_rows
+        and not words_of(column.name) & (HINTS["neither"] | HINTS["step"])
+        and not any(_says(column.name, role) for role in ("score", "outcome", "group", "weight"))
+    ]
+    return sorted(keys, key=lambda column: -column.n_distinct)[:MOST_KEYS]
 
 
 def guess_item(columns: Sequence[ColumnFacts], user: str, pairs: dict[str, int]) -> Guess | None:
@@ -128,9 +151,12 @@ def _rate_user(column: ColumnFacts, _outcome: str | None) -> int:
         return 0
     if words & HINTS["neither"] or (words & HINTS["item"]):
         return 0
-    known, many = _says(column.name, "user"), column.kind == "text" and column.n_distinct > MOST_GROUPS
+    many = column.kind == "text" and column.n_distinct > MOST_GROUPS
     single = column.whole and column.n_distinct == column.n_rows  # every row has a number of its own
-    return 5 * known + 4 * _says(column.name, "cluster") + 2 * (many or single)
+    cluster = _says(column.name, "cluster")
+    known = _says(column.name, "user") and not (cluster and not words & HINTS["user"] - IDS)  # school_id is a place
+    # Of few places nothing could be judged.
+    return 5 * known + 4 * (cluster and column.n_distinct > MOST_GROUPS) + 2 * (many or single)
 
 
 def _rate_item(column: ColumnFacts, _outcome: str | None) -> int:
@@ -150,9 +176,11 @@ _RATINGS: dict[str, Callable[[ColumnFacts, str | None], int]] = {
 
 
 def words_of(name: str) -> frozenset[str]:
-    """The words of a name: p_like, pLike and "P like" have the same."""
+    """The words of a name: p_like, pLike and "P like" have the same; childid and idcode hold an id."""
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
-    return frozenset(re.findall(r"[^\W\d_]+", parted.lower()))
+    words = re.findall(r"[^\W\d_]+", parted.lower())
+    ids = [word for word in words if ID.fullmatch(word)]
+    return frozenset([*words, *(["id"] if ids else []), *(word.removesuffix("id") for word in ids)])
 
 
 def _says(name: str, role: str) -> bool:

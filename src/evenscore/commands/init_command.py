@@ -93,7 +93,7 @@ def _guess_settings(context: click.Context, data: str, given: dict[str, str | No
     if any(given[role] is None for role in ROLES):
         tell(_listing(columns, guesses))
     settings: dict[str, Any] = {role: guess.name for role, guess in guesses.items()}
-    notes += _doubts(guesses)
+    notes += _doubts(guesses, columns)
     if "user" not in guesses:
         settings["independent"] = True
     holed = [facts[guesses[role].name] for role in ROLES if role in guesses and facts[guesses[role].name].n_nulls]
@@ -108,8 +108,10 @@ def _guess_settings(context: click.Context, data: str, given: dict[str, str | No
     return settings | {"suggested": {"weight": weights[0]} if weights else {}}
 
 
-def _doubts(guesses: dict[str, Guess]) -> list[str]:
+def _doubts(guesses: dict[str, Guess], columns: list[ColumnFacts]) -> list[str]:
     """What was guessed without good reason, and what could not be."""
+    from evenscore.commands.guessing import may_be_users
+
     notes = []
     missing = [role for role in ("score", "outcome", "group") if role not in guesses]
     if missing:
@@ -118,9 +120,11 @@ def _doubts(guesses: dict[str, Guess]) -> list[str]:
     if unsure:
         notes.append(f"hardly more than a guess: {', '.join(unsure)}")
     if "user" not in guesses:
+        keys = [f"{column.name}, {column.n_distinct:,} values" for column in may_be_users(columns, guesses)]
+        asked = f" (is it one of these: {'; '.join(keys)}?)" if keys else ""
         notes.append(
-            "no column says whose row it is, so the settings say independent = true; if people come more than once,"
-            " name the column that tells them apart: taking rows for people gives false alarms"
+            f"no column is known to say whose row it is{asked}, so the settings say independent = true; if people come more than"
+            " once, name the column that tells them apart: taking rows for people gives false alarms"
         )
     return notes
 
