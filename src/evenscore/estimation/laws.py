@@ -121,6 +121,8 @@ class Law:
 
 def stack(parts: Sequence[Laws]) -> Laws:
     """Several of one kind (dataclasses of arrays (n,), or of such) as one, one after the other; what is neither is that of all."""
+    if len(parts) == 1:
+        return parts[0]
     columns: dict[str, Any] = {}
     for field in fields(parts[0]):  # type: ignore[arg-type]
         values = [getattr(part, field.name) for part in parts]
