@@ -158,6 +158,18 @@ def test_plain_arrays_need_no_frame_library():
     assert {"numpy", "narwhals"} <= set(loaded) and not set(HOMES) & set(loaded)
 
 
+def test_an_audit_with_its_report_loads_of_scipy_the_special_functions_only():
+    loaded = run(
+        "import sys, evenscore as es\n"
+        "people = es.simulate({'a': 300, 'b': 300}, curve={'a': (0, 1), 'b': (-0.8, 1)}, rows_per_user=2).data(seed=1)\n"
+        "audit = es.audit(people, score='score', outcome='outcome', group='group', user='user', threshold=0.5)\n"
+        "assert audit.subjects[0].repair and audit.to_html() and audit.to_json()\n"
+        "print(*(name for name in sys.modules if name.count('.') == 1))"
+    )
+    assert not {f"scipy.{part}" for part in ("interpolate", "optimize", "stats", "sparse")} & set(loaded)
+    assert "evenscore.multiobjective" not in loaded
+
+
 def test_public_names_are_there():
     assert set(es.__all__) <= set(dir(es))
     for name in es.__all__:
