@@ -150,13 +150,17 @@ class PointPairs(Differences):
         far[wrong] = self.at(wrong).excess(tolerance)
         return far
 
-    def beyond_across(self, tolerance: float) -> Floats:
-        """The same for what no decline within a group explains, (n,)."""
-        far = replace(self, values=self.across).beyond(tolerance)
+    def beyond_across(self, tolerance: float, beyond: Floats) -> Floats:
+        """The same for what no decline within a group explains, (n,); beyond: for the differences themselves."""
+        explained = self.across < self.values
+        if not explained.any():
+            return beyond
+        own, far = self.at(explained), beyond.copy()
         with np.errstate(divide="ignore", invalid="ignore"):
             # The decline that would explain it may be less well known than the two points themselves.
-            least = np.where(self.across_se > 0, (self.across - tolerance) / self.across_se, np.inf)
-        return np.where(self.across < self.values, np.minimum(far, np.maximum(least, 0.0)), far)
+            least = np.where(own.across_se > 0, (own.across - tolerance) / own.across_se, np.inf)
+        far[explained] = np.minimum(replace(own, values=own.across).beyond(tolerance), np.maximum(least, 0.0))
+        return far
 
     def at(self, keep: Mask) -> PointPairs:
         """Only these pairs."""
@@ -164,8 +168,8 @@ class PointPairs(Differences):
         return replace(self, **{name: value.at(keep) if hasattr(value, "at") else value[keep] for name, value in kept.items()})
 
     def at_most(self, tolerance: float, z: float) -> Mask:
-        """Which differences are shown to be less than the tolerance, at z normal quantiles."""
-        return np.asarray(self.law.z(self.values) < -z if tolerance == 0 else self.limits(z)[1] < tolerance)
+        """Which differences are shown to be less than a tolerance, at z normal quantiles."""
+        return np.asarray(self.limits(z)[1] < tolerance)
 
     def maxima(self, rng: np.random.Generator) -> Floats:
         """The largest of all differences, in standard errors, in draws of both curves without a difference; (DRAWS,)."""

@@ -137,7 +137,8 @@ def _find_declines(
         if pairs is None or not tame.any():
             continue
         judged = pairs.at(tame)
-        beyond, close = judged.beyond(tolerance), _close(judged, tolerance)
+        beyond = judged.beyond(tolerance)
+        close = _close(judged, tolerance, beyond)
         worst = int(np.argmax(beyond))
         p = _p_value(close.maxima(seeded(seed, number)), float(beyond[worst]), len(close.low)) if beyond[worst] > 0 else 1.0
         falls.append((number, p, judged, worst))
@@ -173,8 +174,8 @@ def order_pair(
     if not tame.any():
         return OrderingPair(a, b, reason=_why_not(pairs, rare))
     judged = pairs.at(tame)
-    beyond, across = judged.beyond(tolerance), judged.beyond_across(tolerance)
-    close = _close(judged, tolerance)
+    beyond = judged.beyond(tolerance)
+    across, close = judged.beyond_across(tolerance, beyond), _close(judged, tolerance, beyond)
     maxima = close.maxima(rng)
     critical = float(np.quantile(maxima, 1 - alpha))
     p_value, p_any = (_p_value(maxima, float(far.max()), len(close.low)) for far in (across, beyond))
@@ -213,15 +214,16 @@ def _with_worst(
     )
 
 
-def _close(judged: PointPairs, tolerance: float) -> PointPairs:
-    """The pairs of points that are not clearly in order.
+def _close(judged: PointPairs, tolerance: float, beyond: Floats) -> PointPairs:
+    """The pairs of points that are not clearly in order; beyond: how far each is above the tolerance.
 
     Where the curve rises a far higher score is worth more beyond doubt, and no noise will turn the two round. Leaving such pairs
     out adds at most CLEARLY to the level (Romano, Shaikh and Wolf 2014).
     """
     from scipy import special
 
-    close = ~judged.at_most(tolerance, -float(special.ndtri(CLEARLY / len(judged.low))))
+    z = -float(special.ndtri(CLEARLY / len(judged.low)))
+    close = ~(beyond < -z if tolerance == 0 else judged.at_most(tolerance, z))
     return judged.at(close) if close.any() else judged
 
 
