@@ -208,3 +208,22 @@ def test_a_sum_that_holds_weighted_rows_is_not_released(weighted_first):
     merged = parts[0] + parts[1] if weighted_first else parts[1] + parts[0]
     with pytest.raises(es.DataError, match="survey weights"):
         merged.release()
+
+
+def test_a_threshold_that_is_kept_can_be_audited():
+    """The message of a threshold inside a cell asks for such a release, which did not keep the edge."""
+    data = es.simulate(900, curve={"a": (0.5, 1), "b": (0, 1)}, rows_per_user=3).data(seed=1)
+    columns = {"score": "score", "outcome": "outcome", "group": "group", "user": "user"}
+    tally = es.tally(data, **columns, cuts=[0.5])
+    with pytest.raises(es.DataError, match=r"release\(cuts="):
+        es.marginal_test(tally.release(min_users=20), threshold=0.5)
+    kept = tally.release(min_users=20, cuts=[0.5])
+    assert 0.5 in kept.lattice.edges and kept.lattice.n_cells > 4
+    assert es.marginal_test(kept, threshold=0.5).p_value > 0
+    for group in kept.group_tallies:
+        assert group.vectors.under("user")["W"].min() >= 20
+    with pytest.raises(es.OptionError, match=r"cuts=0\.123: no edge"):
+        tally.release(cuts=[0.123])
+    few = es.tally(data, **columns, cuts=[0.97])
+    with pytest.raises(es.DataError, match="at least 20 users"):
+        few.release(min_users=20, cuts=[0.97])

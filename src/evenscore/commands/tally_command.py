@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,7 @@ def tally(context: click.Context, /, data: tuple[str, ...], json_path: str | Non
             return 0
         counted = read_tally(context, data, options, notes, quiet)
         stop_if_interrupted(context)
-        counted = save_tally(counted, output, options["min_users"])
+        counted = save_tally(counted, output, options["min_users"], options["cuts"])
         show("", quiet)
     tell_result(counted, output, notes, json_path, quiet)
     return 0
@@ -154,10 +155,10 @@ def tell_by_user(written: ByUser, output: Path, notes: list[str], json_path: str
         tell_written(output, json_path)
 
 
-def save_tally(counted: Tally, output: Path, min_users: int | None) -> Tally:
+def save_tally(counted: Tally, output: Path, min_users: int | None, cuts: Iterable[float] = ()) -> Tally:
     """The tally as it was written, thinned if asked."""
     if min_users is not None:
-        counted = counted.release(min_users=min_users)
+        counted = counted.release(min_users=min_users, cuts=cuts)
     counted.save(output)
     return counted
 

@@ -72,9 +72,10 @@ def make_cut(tally: Tally, threshold: Any, positive: str) -> Cut:
     require_inside(tally, value, positive)
     first = lattice.first_cell(value)
     if first is None:
+        released = "; ask whoever released the tally for that, and to keep the edge: .release(cuts=...)" if tally.released else ""
         raise DataError(
             f"the threshold {value:g} runs through a cell of the tally, between {_neighbours(lattice, value)}; make it an edge: "
-            f"es.tally(..., cuts=[{value:g}])" + ("; ask whoever released the tally for that" if tally.released else "")
+            f"es.tally(..., cuts=[{value:g}]){released}"
         )
     if not lattice.discrete:
         return Cut(lattice, value, positive, first, float(lattice.to_axis(np.array([value]))[0]), value)

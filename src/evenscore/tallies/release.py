@@ -7,11 +7,14 @@ still be nearly all of a sum: ``protection`` sees to outcomes and scores.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
-from evenscore.errors import DataError, listing, require_count, shortened
+from evenscore.data.columns import number_array
+from evenscore.errors import DataError, OptionError, listing, require_count, shortened
 from evenscore.tallies.blocks import BLOCKS, REQUIRED
 from evenscore.tallies.group_sums import GroupTally
 from evenscore.tallies.lattice import Lattice
@@ -26,9 +29,10 @@ ROUNDING = 1e-9  # that sums of shares may be off
 STEP = 1.06  # by which cells are made heavier until they are heavy enough
 
 
-def release(tally: Tally, min_users: int) -> Tally:
+def release(tally: Tally, min_users: int, cuts: Iterable[float] = ()) -> Tally:
     """See ``Tally.release``."""
     _require_releasable(tally, min_users)
+    parts = _parts(tally, number_array("cuts", cuts))
     # Fourth powers are nearly all the largest person's, and rounding that hides the person leaves nothing of them. Even those of
     # 0/1 outcomes tell, to who knows how many rows people have, whose rows are the positive ones.
     tally = drop_blocks(tally, {"higher"} & set(tally.block_names), "third and fourth powers show single persons")
@@ -36,7 +40,7 @@ def release(tally: Tally, min_users: int) -> Tally:
     tally = drop_blocks(tally, unknown, "it is not known how many users are behind its sums")
     cross = {pair: sums for pair, sums in tally.cross.items() if _shared_users(sums) >= min_users}
     tally = replace(tally, cross_blocks={"pairs": cross})
-    starts = _starts(tally, min_users)
+    starts = _starts(tally, min_users, parts)
     limits = score_limits(tally, min_users)
     tally = within_limits(tally, *limits)
     if not tally.binary:
@@ -71,17 +75,32 @@ def _shared_users(sums: PairSums) -> float:
 # Where to cut
 
 
-def _starts(tally: Tally, min_users: int) -> Ints:
+def _parts(tally: Tally, cuts: Floats) -> list[int]:
+    """The cells at which a cell must start, from the first on: those above each cut; and how many cells there are."""
+    kept = {float(cut): tally.lattice.first_cell(float(cut)) for cut in cuts}
+    if None in kept.values():
+        through = listing(f"{cut:g}" for cut, first in kept.items() if first is None)
+        raise OptionError(f"cuts={through}: no edge of this tally's cells; make it one: es.tally(..., cuts=[{through}])")
+    inside = {first for first in kept.values() if first is not None and 0 < first < tally.lattice.n_cells}
+    return [0, *sorted(inside), tally.lattice.n_cells]
+
+
+def _starts(tally: Tally, min_users: int, parts: list[int]) -> Ints:
     """Where the merged cells start, as numbers of old cells: the finest of a series of cuts that leaves enough users everywhere."""
     weights = np.stack([group.vectors.under("user")["W"] for group in tally.group_tallies])
     most = float(weights.sum(axis=1).max())
     enough = float(min_users)
     while enough < most:
-        starts = _cuts(weights, enough)
+        starts = np.concatenate([low + _cuts(weights[:, low:high], enough) for low, high in itertools.pairwise(parts)])
         if len(starts) == 1 or _enough(tally, starts, min_users):
             return starts
         enough *= STEP
-    return np.zeros(1, dtype=np.int64)
+    whole = np.array(parts[:-1], dtype=np.int64)
+    if len(whole) > 1 and not _enough(tally, whole, min_users):
+        raise DataError(
+            f"with these cuts it is not certain that every cell, and each pair, stands for at least {min_users} users; cut less"
+        )
+    return whole
 
 
 def _cuts(weights: Floats, enough: float) -> Ints:
@@ -113,9 +132,11 @@ def _enough(tally: Tally, starts: Ints, min_users: int) -> bool:
     """
     cells = _new_cells(starts, tally.lattice.n_cells)
     for group in tally.group_tallies:
+        held = np.add.reduceat(group.vectors.under("user")["W"], starts)
+        if ((held > 0) & (held * (1 + ROUNDING) < min_users)).any():
+            return False
         products = group.pairs.remapped(cells, len(starts)).matrices("user").ww
-        weight = np.add.reduceat(group.vectors.under("user")["W"], starts)
-        certain = np.maximum(4 * products, weight[:, None] + weight[None, :] - group.n_users)
+        certain = np.maximum(4 * products, held[:, None] + held[None, :] - group.n_users)
         np.fill_diagonal(certain, np.inf)
         if ((products > 0) & (certain * (1 + ROUNDING) < min_users)).any():
             return False

@@ -5,7 +5,7 @@ Tallies of shards that do not split a user add up to the tally of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -206,17 +206,18 @@ class Tally(Table):
     def __radd__(self, other: object) -> Tally:
         return self if other == 0 else NotImplemented
 
-    def release(self, *, min_users: int = 20) -> Tally:
+    def release(self, *, min_users: int = 20, cuts: Iterable[float] = ()) -> Tally:
         """A coarser tally to hand out: every cell, and every pair of cells, stands for at least ``min_users`` users.
 
         Neighbouring cells are merged until that is certain. User folds and hashes, counts of left-out rows and rows without a known
         outcome are gone; the result says how many cells are left. Outcomes other than 0/1 are clipped where one person stands out,
         and each sum of them is rounded to at least a quarter of what one person can put into it; scores end where enough people
         are. Sums of 0/1 outcomes stay exact: whoever compares two releases that differ by one person sees that person's outcome.
+        cuts: edges of cells that stay, such as a threshold that is to be audited; between two of them there must be enough users.
         """
         from evenscore.tallies.release import release
 
-        return release(self, min_users)
+        return release(self, min_users, cuts)
 
     def save(self, path: str | Path) -> None:
         """Write the tally to one file, whole or not at all."""
