@@ -64,7 +64,7 @@ def test_unknown_and_missing_groups(calibrator):
 def test_missing_scores(calibrator):
     with pytest.raises(es.DataError, match=r"scores.*null or NaN in 1 of 3 rows.*nulls='keep'"):
         calibrator.transform([0.1, np.nan, 0.3], [0, 0, 1])
-    with pytest.warns(es.EvenscoreWarning, match="1 scores are missing"):
+    with pytest.warns(es.EvenscoreWarning, match="1 score is missing"):
         found = calibrator.transform([0.1, np.nan, 0.3], [0, 0, 1], nulls="keep")
     assert np.isnan(found).tolist() == [False, True, False]
 

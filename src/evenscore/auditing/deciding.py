@@ -161,7 +161,7 @@ def _held(own: PairTest, decided: DecidedPair, tolerance: float | None) -> PairT
     if own.verdict == DISPARITY and decided.verdict != DISPARITY:
         reason = [*own.reason.split("; ")[:-1], not_shown(own.minimum_detectable_gap, tolerance)]
         return replace(own, p_adjusted=decided.p_adjusted, verdict=INCONCLUSIVE, regions=(), reason="; ".join(reason))
-    return replace(own, p_adjusted=decided.p_adjusted) if own.judged and decided.decided_by == BY_PARITY else own
+    return replace(own, p_adjusted=max(own.p_adjusted, decided.p_adjusted)) if own.judged and decided.judged else own
 
 
 def repeat_decision(tally: Tally, parity: ParityTest, weighting: str) -> dict[str, Any]:
