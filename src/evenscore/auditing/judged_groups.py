@@ -170,11 +170,11 @@ def require_known(left_out: Mapping[Any, str], tallies: Sequence[Tally]) -> None
             raise OptionError(f"left_out: no group {shortened(name)}; there are: {listing(dict.fromkeys(map(label_text, groups)))}")
 
 
-def withhold(found: Mapping[str, Any], selection: Selection, reason: str) -> dict[str, Any]:
+def withhold(results: Mapping[str, Any], selection: Selection, reason: str) -> dict[str, Any]:
     """What tests of all groups found, without a judgement on any pair, and curves of the judged groups only."""
-    curves = found["curves"]
+    curves = results["curves"]
     kept = replace(curves, curves=tuple(curve for curve in curves.curves if selection.judges(curve.group)))
-    tests = {name: _unjudged(test, reason) for name, test in found.items() if name not in ("curves", "rows_as_people", "keys")}
+    tests = {name: _unjudged(test, reason) for name, test in results.items() if name not in ("curves", "rows_as_people", "keys")}
     return tests | {"curves": kept}
 
 

@@ -54,11 +54,11 @@ def record(sources: Sequence[Source], seed: int, configuration: Mapping[str, Any
 
 def versions() -> dict[str, str]:
     """Versions of what computes the numbers."""
-    found = {"evenscore": __version__, "python": platform.python_version(), "numpy": np.__version__}
+    by_name = {"evenscore": __version__, "python": platform.python_version(), "numpy": np.__version__}
     for name in ("scipy", "duckdb"):
         if name in sys.modules:
-            found[name] = str(getattr(sys.modules[name], "__version__", "unknown"))
-    return found
+            by_name[name] = str(getattr(sys.modules[name], "__version__", "unknown"))
+    return by_name
 
 
 def file_sources(paths: Sequence[str]) -> list[Source]:

@@ -147,8 +147,8 @@ def _count_slots(slots: Floats, group: NDArray[np.uint8], now: Floats, then: Flo
     for place, (rank, weight) in enumerate(((now, None), (then, None), (now, now - then))):
         slot = np.minimum(np.floor(rank).astype(np.int64) - 1, n_slots)
         index = group.astype(np.int64) * (n_slots + 1) + slot
-        found = np.bincount(index, weight, minlength=n_groups * (n_slots + 1)).reshape(n_groups, n_slots + 1)
-        slots[place] += found[:, :n_slots]
+        counts = np.bincount(index, weight, minlength=n_groups * (n_slots + 1)).reshape(n_groups, n_slots + 1)
+        slots[place] += counts[:, :n_slots]
 
 
 def _scatter(items: Items, residual: NDArray[np.float32], counts: Floats) -> Floats:
@@ -181,8 +181,8 @@ def _cluster_covariance(
     rows = [np.flatnonzero(group == place) for place in range(n_groups)]
 
     def sum_clusters(mine: Ints, weight: Floats | float) -> Floats:
-        found = [np.bincount(cluster[mine], residual[mine, column] * weight, minlength=n_clusters) for column in range(n_worths)]
-        return np.column_stack(found)
+        sums = [np.bincount(cluster[mine], residual[mine, column] * weight, minlength=n_clusters) for column in range(n_worths)]
+        return np.column_stack(sums)
 
     to_others = sum_clusters(np.arange(len(group)), spilled[group]) if spill else 0.0
 

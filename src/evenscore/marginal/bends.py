@@ -13,6 +13,7 @@ from evenscore.estimation.smoothing import Smoothing
 from evenscore.marginal.boundary import Edge
 from evenscore.marginal.cut import Cut
 from evenscore.marginal.levels import Differences, Levels
+from evenscore.ratios import ratio
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Mask
 
@@ -82,7 +83,7 @@ def _between(knots: Floats, positions: Floats, weights: Floats) -> Floats:
         return read
     right = np.clip(np.searchsorted(knots, positions), 1, len(knots) - 1)
     apart = knots[right] - knots[right - 1]
-    share = np.clip(np.divide(positions - knots[right - 1], apart, out=np.zeros(len(positions)), where=apart > 0), 0, 1)
+    share = np.clip(ratio(positions - knots[right - 1], apart), 0, 1)
     np.add.at(read, right - 1, weights * (1 - share))
     np.add.at(read, right, weights * share)
     return read

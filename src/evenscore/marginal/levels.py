@@ -26,6 +26,7 @@ from evenscore.estimation.spreads import (
     shaped,
 )
 from evenscore.marginal.boundary import Edge
+from evenscore.ratios import ratio
 from evenscore.tallies.pairs import PairMatrices
 from evenscore.types import Floats, Ints, Mask
 
@@ -76,17 +77,17 @@ class Levels:
         """From the sums of each group."""
         level = np.array([edge.level for edge in edges])
         around = [Around.of(edge.side, edge.fit) for edge in edges]
-        shown = [float(edge.weights @ here.residual @ edge.weights) for edge, here in zip(edges, around, strict=True)]
+        shown = [float(edge.weights @ own.residual @ edge.weights) for edge, own in zip(edges, around, strict=True)]
         users = [np.array([edge.effective_users]) for edge in edges]
         if around[0].known is None:
-            scatter = stack([Scatter.of(*each).alone for each in zip(around, (edge.matrix for edge in edges), users, strict=True)])
+            scatter = stack([Scatter.of(own, edge.matrix, n).alone for own, edge, n in zip(around, edges, users, strict=True)])
             return cls(tuple(edges), level, own_number_law(scatter), np.maximum(shown, 0), scatter)
-        depend = [Dependence.of(*each) for each in zip(around, (edge.matrix for edge in edges), users, strict=True)]
+        depend = [Dependence.of(own, edge.matrix, n) for own, edge, n in zip(around, edges, users, strict=True)]
         common = common_correlation(*depend)
         laws = []
-        for edge, here, rows in zip(edges, around, depend, strict=True):
+        for edge, own, rows in zip(edges, around, depend, strict=True):
             law, _ = rate_law(rows, common, BORROWED_EVENTS)
-            laws.append(shaped(law, here, edge.matrix, np.array([edge.rate])))
+            laws.append(shaped(law, own, edge.matrix, np.array([edge.rate])))
         return cls(tuple(edges), level, stack(laws), np.maximum(shown, 0), None)
 
     @property
@@ -165,8 +166,8 @@ class Differences(Generic[AnyLevels]):
     def _weight(self) -> Floats:
         """The share of the first group in the mean, (n,)."""
         a, b = self.sides
-        one, two = (side.squares if isinstance(side, RateLaw) else side.law.variance for side in (a, b))
-        return np.divide(two, one + two, out=np.full_like(one, 0.5), where=one + two > 0)
+        spread_a, spread_b = (side.squares if isinstance(side, RateLaw) else side.law.variance for side in (a, b))
+        return ratio(spread_b, spread_a + spread_b, 0.5)
 
     @cached_property
     def common(self) -> Floats:
@@ -182,10 +183,10 @@ class Differences(Generic[AnyLevels]):
     def _law(self, rate_a: Floats, rate_b: Floats) -> Law:
         """Of the gaps, for 0/1 outcomes if these were the rates."""
         a, b = self.sides
-        one, two = a.law, b.law
+        law_a, law_b = a.law, b.law
         if isinstance(a, RateLaw) and isinstance(b, RateLaw):
-            one, two = a.with_rate(rate_a), b.with_rate(rate_b)
-        return one.minus(two, self.together * one.se * two.se)
+            law_a, law_b = a.with_rate(rate_a), b.with_rate(rate_b)
+        return law_a.minus(law_b, self.together * law_a.se * law_b.se)
 
     @property
     def p_equal(self) -> Floats:
@@ -223,5 +224,5 @@ class Differences(Generic[AnyLevels]):
         noise = skew(special.ndtri((np.arange(CHANCES) + 0.5) / CHANCES)[:, None], law.skewness)
         estimated = np.sqrt(np.maximum(1 + law.pulled * noise, LEAST))  # standard errors follow the estimate
         z, shown = special.ndtri(1 - alpha / 2), (gap + law.se * noise) / estimated
-        found = (shown >= null.deviations(z)) | (shown <= null.deviations(-z))
-        return found.mean(axis=0), possible
+        is_shown = (shown >= null.deviations(z)) | (shown <= null.deviations(-z))
+        return is_shown.mean(axis=0), possible

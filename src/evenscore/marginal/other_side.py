@@ -21,6 +21,7 @@ from evenscore.estimation.spreads import RateLaw
 from evenscore.marginal.boundary import ONE_SIDED
 from evenscore.marginal.cut import Cut
 from evenscore.marginal.marginal_result import OtherSide
+from evenscore.ratios import ratio
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 from evenscore.wording import figures
@@ -86,12 +87,12 @@ def _differences(view: GroupView, matrix: Floats, level: Floats, fit: Floats, di
     side, corr = side_spread(view, matrix, fit, level, user_correlation([view], [fit]))
     last = np.full(len(level) - 1, len(level) - 1)
     first = np.arange(len(last))
-    one, two = side.at(first), side.at(last)
-    law_one, law_two = one.law, two.law
-    if isinstance(one, RateLaw) and isinstance(two, RateLaw):
-        share = np.divide(two.squares, one.squares + two.squares, out=np.full(len(last), 0.5), where=one.squares + two.squares > 0)
+    at_first, at_last = side.at(first), side.at(last)
+    law_one, law_two = at_first.law, at_last.law
+    if isinstance(at_first, RateLaw) and isinstance(at_last, RateLaw):
+        share = ratio(at_last.squares, at_first.squares + at_last.squares, 0.5)
         common = share * level[:-1] + (1 - share) * level[-1]
-        law_one, law_two = one.with_rate(common), two.with_rate(common)
+        law_one, law_two = at_first.with_rate(common), at_last.with_rate(common)
     law = law_one.minus(law_two, corr[:-1, -1] * law_one.se * law_two.se)
     contrast = np.column_stack([np.eye(len(last)), -np.ones(len(last))])
     se = np.append(law_one.se, law_two.se.max(initial=0.0))

@@ -240,8 +240,8 @@ def _points(n_points: int, why: str) -> str:
     return f"{n_points} {'point' if n_points == 1 else 'points'} of the grid left out, {why}"
 
 
-def _by_pair(found: list[tuple[str, str]], why: str) -> list[str]:
+def _by_pair(named: list[tuple[str, str]], why: str) -> list[str]:
     """What is said of each pair of groups; of many pairs in one sentence. why: what they have in common."""
-    if len(found) <= NAMED_PAIRS:
-        return [f"{name}: {words}" for name, words in found]
-    return [f"in {len(found)} pairs of groups some scores are left out, {why}; the first is {found[0][0]}"]
+    if len(named) <= NAMED_PAIRS:
+        return [f"{name}: {words}" for name, words in named]
+    return [f"in {len(named)} pairs of groups some scores are left out, {why}; the first is {named[0][0]}"]

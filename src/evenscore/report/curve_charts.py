@@ -105,7 +105,16 @@ def outcome_panel(subject: Subject, curves: Curves, shown: Sequence[Curve]) -> P
         note = f"{users[curve.group]:,}" if curve.group in users else ""
         if few:
             series.append(
-                Series(short(curve.group), style, x, curve.estimate, curve.band_low, curve.band_high, "dodged", notes=(note,))
+                Series(
+                    short(curve.group),
+                    style,
+                    x,
+                    curve.estimate,
+                    low=curve.band_low,
+                    high=curve.band_high,
+                    kind="dodged",
+                    notes=(note,),
+                )
             )
         else:
             series += _line(curve, x, style, note, FEWER if len(shown) > CROWD else FINE)
@@ -159,13 +168,13 @@ def _line(curve: Curve, x: Floats, style: int, note: str, points: int) -> list[S
     inner = slice(first, last + 1)
     grid = fine_grid(x[inner], points)
     estimate, low, high = (smooth(x[inner], column[inner], grid) for column in (curve.estimate, curve.band_low, curve.band_high))
-    found = [Series(name, style, grid, estimate, low, high, notes=(note,))]
+    series = [Series(name, style, grid, estimate, low, high, notes=(note,))]
     for end in (slice(0, first + 1), slice(last, len(x))):
         own = known[end]
         if own.sum() > 1:
             grid = fine_grid(x[end][own], points // 5)
-            found.append(Series("", style, grid, smooth(x[end][own], curve.estimate[end][own], grid), kind="thin"))
-    return found
+            series.append(Series("", style, grid, smooth(x[end][own], curve.estimate[end][own], grid), kind="thin"))
+    return series
 
 
 def _across(series: Sequence[Series], few: bool) -> Limits:

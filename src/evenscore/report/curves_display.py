@@ -153,9 +153,9 @@ def _listed(name: str, values: Any) -> list[Any]:
 def _is_label(y_true: Any, pos_label: Any) -> list[int]:
     """1 where the outcome is the label that counts, else 0."""
     try:
-        found = [int(bool(value == pos_label)) for value in _listed("y_true", y_true)]
+        counts = [int(bool(value == pos_label)) for value in _listed("y_true", y_true)]
     except ValueError:  # an array in place of a label
-        found = []
-    if not any(found):
+        counts = []
+    if not any(counts):
         raise OptionError(f"pos_label={shortened(pos_label)} is not among the values of y_true")
-    return found
+    return counts

@@ -33,7 +33,8 @@ def decision_panel(result: DecisionMetrics, metrics: Sequence[str] = (), groups:
         rows = [result.of(group, metric) for metric in metrics]
         estimate, low, high = (np.array([row[name] for row in rows], float) for name in ("estimate", "ci_low", "ci_high"))
         shift = SPREAD * ((style + 0.5) / len(groups) - 0.5)
-        series.append(Series(short(group), style, estimate, np.arange(float(len(metrics))) + shift, low, high, "points"))
+        places = np.arange(float(len(metrics))) + shift
+        series.append(Series(short(group), style, estimate, places, low=low, high=high, kind="points"))
     panel = names_panel("rate", metrics, series, lines=max(1, len(groups) // 2), low=0.0)
     return replace(panel, title=result.where, legend=f"lines: {percent(1 - result.alpha)} limits")
 

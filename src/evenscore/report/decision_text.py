@@ -74,8 +74,8 @@ def impact_block(result: DecisionMetrics | None, width: int = WIDTH) -> str:
 def _rate_rows(result: DecisionMetrics, metrics: Sequence[str]) -> list[dict[str, Any]]:
     """Some metrics of all groups; why a group is not compared at all is told once, in the notes."""
     rows = [row for row in result.rows() if row["metric"] in metrics]
-    told = tuple(result.left_out.values())
-    return [row | {"reason": "" if row["reason"].endswith(told) else row["reason"]} for row in rows]
+    left_out = tuple(result.left_out.values())
+    return [row | {"reason": "" if row["reason"].endswith(left_out) else row["reason"]} for row in rows]
 
 
 def ratio_rows(result: DecisionMetrics) -> tuple[list[dict[str, Any]], str]:

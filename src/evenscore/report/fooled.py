@@ -19,33 +19,33 @@ from evenscore.report.ticks import percent
 
 def fooled_section(subject: Subject, prefix: str) -> Section | None:
     """Both pictures and both verdicts; None where every row is another person."""
-    found = subject.rows_as_people
-    if found is None:
+    as_people = subject.rows_as_people
+    if as_people is None:
         return None
     return Section(
         f"{prefix}fooled",
         "Would I have been fooled?",
-        found.sentence,
-        figures=(fooled_chart(subject, found, f"{prefix}{'rows' if found.fooled else 'same-rows'}"),),
-        tables=(sheet(found.rows(), "The same test on the same data, by what is taken for a person"),),
+        as_people.sentence,
+        figures=(fooled_chart(subject, as_people, f"{prefix}{'rows' if as_people.fooled else 'same-rows'}"),),
+        tables=(sheet(as_people.rows(), "The same test on the same data, by what is taken for a person"),),
     )
 
 
-def fooled_chart(subject: Subject, found: RowsAsPeople, key: str) -> Chart:
+def fooled_chart(subject: Subject, as_people: RowsAsPeople, key: str) -> Chart:
     """Two panels on the same axes."""
     every = shown_curves(subject)
     drawn = [place for place, curve in enumerate(every) if len(every) <= CROWD or curve.group in _farthest(subject)]
     panels = []
-    for title, curves in _both(found):
+    for title, curves in _both(as_people):
         panel = outcome_panel(subject, curves, [curves[every[place].group] for place in drawn])
         series = tuple(replace(own, style=drawn[own.style]) for own in panel.series)  # colours as in the other pictures
         panels.append(replace(panel, series=series, title=title, height=230, direct=False))
     wide, high = _shared(panels)
     panels = [replace(panel, x=replace(panel.x, limits=wide), y=outcome_axis(subject, high, panel.y.label)) for panel in panels]
     caption = (
-        f"The same data twice. Band: {percent(1 - found.curves.alpha)}, for the whole curve; left as if each row were a person."
+        f"The same data twice. Band: {percent(1 - as_people.curves.alpha)}, for the whole curve; left as if each row were a person."
     )
-    if len(drawn) < len(found.curves.curves):
+    if len(drawn) < len(as_people.curves.curves):
         caption += " Drawn: the groups with the largest gaps."
     return Chart(key, "Rows taken for people, and people", caption, tuple(panels), Sheet((), (), ()), columns=2)
 
@@ -57,18 +57,18 @@ def _farthest(subject: Subject) -> list[Any]:
     return [group for pair in pairs for group in (pair.group_a, pair.group_b)]
 
 
-def fooled_panels(found: RowsAsPeople) -> list[Panel]:
+def fooled_panels(as_people: RowsAsPeople) -> list[Panel]:
     """The same two panels for ``.plot()``."""
-    panels = [replace(curve_panel(curves), title=title) for title, curves in _both(found)]
+    panels = [replace(curve_panel(curves), title=title) for title, curves in _both(as_people)]
     panels[0] = replace(panels[0], legend=None)  # one serves for both
     wide, high = _shared(panels)
     return [replace(panel, x=replace(panel.x, limits=wide), y=replace(panel.y, limits=high)) for panel in panels]
 
 
-def _both(found: RowsAsPeople) -> list[tuple[str, Curves]]:
+def _both(as_people: RowsAsPeople) -> list[tuple[str, Curves]]:
     return [
-        (f"{found.n_rows:,} rows taken for people: {found.by_row.verdict}", found.row_curves),
-        (f"{found.people}: {found.by_user.verdict}", found.curves),
+        (f"{as_people.n_rows:,} rows taken for people: {as_people.by_row.verdict}", as_people.row_curves),
+        (f"{as_people.people}: {as_people.by_user.verdict}", as_people.curves),
     ]
 
 

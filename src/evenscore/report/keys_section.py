@@ -9,8 +9,8 @@ from evenscore.report.sheets import sheet
 
 def keys_section(subject: Subject, prefix: str) -> Section | None:
     """The test by users, by items and by both; None without items."""
-    found = subject.keys
-    if found is None:
+    keys = subject.keys
+    if keys is None:
         return None
     caption = "The same test by what its variances allow for; design effect: the variance over that of independent rows"
-    return Section(f"{prefix}keys", "Which key matters?", found.sentence, tables=(sheet(found.rows(), caption),))
+    return Section(f"{prefix}keys", "Which key matters?", keys.sentence, tables=(sheet(keys.rows(), caption),))

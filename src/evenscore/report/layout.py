@@ -40,7 +40,7 @@ def planes(chart: Chart, width: float) -> list[Plane]:
     """Where each panel lies."""
     if chart.columns > 1:
         return _multiples(chart, width)
-    found, top, roomy = [], float(TOP), width >= ROOMY
+    placed, top, roomy = [], float(TOP), width >= ROOMY
     x_limits = chart.panels[0].limits()[0]
     labelled = any(panel.y.label for panel in chart.panels)
     for place, panel in enumerate(chart.panels):
@@ -52,11 +52,21 @@ def planes(chart: Chart, width: float) -> list[Plane]:
         elif any(own.direct for own in chart.panels) and roomy:
             right = width - NAMED_END
         bottom = top + height
-        across, up = _scale(panel.x, x_limits, left, right), _scale(panel.y, panel.limits()[1], bottom, top)
-        last = place == len(chart.panels) - 1
-        found.append(Plane(left, right, top, bottom, across, up, panel.by_name, roomy, last=last))
+        placed.append(
+            Plane(
+                left=left,
+                right=right,
+                top=top,
+                bottom=bottom,
+                across=_scale(panel.x, x_limits, left, right),
+                up=_scale(panel.y, panel.limits()[1], bottom, top),
+                by_name=panel.by_name,
+                roomy=roomy,
+                last=place == len(chart.panels) - 1,
+            )
+        )
         top = bottom + BETWEEN
-    return found
+    return placed
 
 
 def _stacked_height(panel: Panel) -> float:
@@ -69,20 +79,31 @@ def _stacked_height(panel: Panel) -> float:
 def _multiples(chart: Chart, width: float) -> list[Plane]:
     """Panels side by side, as many as there is room for, on shared axes."""
     columns = min(chart.columns, len(chart.panels), max(1, int(width // (150 if chart.columns > 2 else 300))))
-    each = (width - LEFT - RIGHT - (columns - 1) * BESIDE) / columns
-    found: list[Plane] = []
+    panel_width = (width - LEFT - RIGHT - (columns - 1) * BESIDE) / columns
+    placed: list[Plane] = []
     top = float(TOP)
     for place, panel in enumerate(chart.panels):
         column = place % columns
         if column == 0:
-            top = TOP + PANEL_TITLE if place == 0 else found[-1].bottom + PANEL_TITLE + BETWEEN / 2
-        left = LEFT + column * (each + BESIDE)
-        right, bottom = left + each, top + panel.height
+            top = TOP + PANEL_TITLE if place == 0 else placed[-1].bottom + PANEL_TITLE + BETWEEN / 2
+        left = LEFT + column * (panel_width + BESIDE)
+        right, bottom = left + panel_width, top + panel.height
         limits = chart.panels[0].limits()
-        across, up = _scale(panel.x, limits[0], left, right), _scale(panel.y, limits[1], bottom, top)
-        last = place + columns >= len(chart.panels)
-        found.append(Plane(left, right, top, bottom, across, up, False, width >= ROOMY, column == 0, last))
-    return found
+        placed.append(
+            Plane(
+                left=left,
+                right=right,
+                top=top,
+                bottom=bottom,
+                across=_scale(panel.x, limits[0], left, right),
+                up=_scale(panel.y, limits[1], bottom, top),
+                by_name=False,
+                roomy=width >= ROOMY,
+                first=column == 0,
+                last=place + columns >= len(chart.panels),
+            )
+        )
+    return placed
 
 
 def _scale(axis: Axis, limits: Limits, start: float, end: float) -> Scale:

@@ -67,7 +67,7 @@ def _axis(axis: Axis, names: GroupNames) -> Axis:
     """A column by its name, shortened; "score" and "expected outcome" where nobody knows."""
     label = axis.label
     if names.score:
-        label = re.sub(r"^(calibrated )?score\b", lambda found: f"{found[1] or ''}{short(names.score)}", label)
+        label = re.sub(r"^(calibrated )?score\b", lambda match: f"{match[1] or ''}{short(names.score)}", label)
     if names.outcome:
         label = label.replace("expected outcome", f"expected {short(names.outcome)}")
     return replace(axis, label=label)

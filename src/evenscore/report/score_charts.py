@@ -48,7 +48,7 @@ def curve_panel(curves: Curves, shown: Sequence[Curve] = (), score: str = "score
     kind = "dodged" if has_few_values(curves, shown) else "line"
     positions = [curve.score if lattice is None else curve.position for curve in shown]
     series = tuple(
-        Series(short(curve.group), style, position, curve.estimate, curve.band_low, curve.band_high, kind)
+        Series(short(curve.group), style, position, curve.estimate, low=curve.band_low, high=curve.band_high, kind=kind)
         for style, (curve, position) in enumerate(zip(shown, positions, strict=True))
     )
     return Panel(
