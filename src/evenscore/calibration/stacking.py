@@ -160,7 +160,8 @@ def _mix(view: GroupView, mixture: Mixture, fits: dict[str, Fit]) -> Fit:
         return next(iter(fits.values()))
     score = np.unique(np.concatenate([fit.score for fit in fits.values()]))
     score = score[np.concatenate([[True], np.diff(score) > 1e-7 * (score[-1] - score[0])])]
-    value, matrix, fitted = np.zeros(len(score)), *(np.zeros((len(score), len(view.sums.W))) for _ in range(2))
+    value = np.zeros(len(score))
+    matrix, fitted = np.zeros((2, len(score), len(view.sums.W)))
     for name, share in mixture.shares.items():
         fit = fits[name]
         at = interpolation(fit.score, score)

@@ -92,7 +92,10 @@ class KernelGrid:
     """The grid of one group: binned sums, and kernel fits from them."""
 
     def __init__(self, points: Points, axes: Sequence[Axis], degree: int, binary: tuple[bool, ...]) -> None:
-        self.points, self.axes, self.degree, self.binary = points, axes, degree, binary
+        self.points = points
+        self.axes = axes
+        self.degree = degree
+        self.binary = binary
         self.shape = shape_of(axes)
         self.n_nodes = int(np.prod(self.shape))
         self.nodes = node_positions(axes)

@@ -276,7 +276,8 @@ def _places(x: Floats, weight: Floats, deviation: Floats, rng: np.random.Generat
 def _sums(rows: _Residuals, places: Floats, bandwidth: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """Near each place: the sum of w K r, of w K, of the users' squared sums of w K, and the covariance of the first over users."""
     n = len(places)
-    total, mass, squares, covariance = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros((n, n))
+    total, mass, squares = np.zeros((3, n))
+    covariance = np.zeros((n, n))
     for chosen, starts in _whole_users(rows.user):
         step = rows.take(chosen)
         kernel = np.repeat(step.weight[:, None], n, axis=1)

@@ -102,7 +102,11 @@ class _Group:
     of w x y, V_k of w^2 y^k; U is the weight of rows without an outcome, A that of all rows."""
 
     def __init__(self, observations: Observations, users: Users, layout: Layout, n_cells: int, centre: float) -> None:
-        self.observations, self.users, self.layout, self.n_cells, self.centre = observations, users, layout, n_cells, centre
+        self.observations = observations
+        self.users = users
+        self.layout = layout
+        self.n_cells = n_cells
+        self.centre = centre
         self.n_users = self.n_rows = self.n_unlabelled = 0
         self.pairs: PairSums | None = None
         self.smallest = np.zeros(0, dtype=np.int64)

@@ -124,7 +124,10 @@ class _Weights:
     """What rows weigh by user and by row, and what their outcomes then weigh; owner: the user in a group of each labelled row."""
 
     def __init__(self, observations: Observations, owner: Ints, n_rows: Floats, centre: float) -> None:
-        self.observations, self.owner, self.n_rows, self.centre = observations, owner, n_rows, centre
+        self.observations = observations
+        self.owner = owner
+        self.n_rows = n_rows
+        self.centre = centre
 
     def of(self, some: Ints, rows: Ints) -> Floats:
         """(2 weightings, 2, n): weight and weighted outcome of some of the labelled rows, which are these of all."""

@@ -124,7 +124,9 @@ class Products:
     """
 
     def __init__(self, n_groups: int, n_cells: int) -> None:
-        self.n_groups, self.n_cells, self.n_blocks = n_groups, n_cells, n_blocks(n_cells)
+        self.n_groups = n_groups
+        self.n_cells = n_cells
+        self.n_blocks = n_blocks(n_cells)
         self.n_columns = n_groups * self.n_blocks
         if self.n_columns > MOST_COLUMNS:
             raise DataError(

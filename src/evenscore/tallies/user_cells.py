@@ -149,7 +149,8 @@ def _tally_group(rows: UserCells, hashes: Ints, n_cells: int, blocks: Iterable[s
     vectors = _by_cell({"U": rows["u"], "A": rows["w"] + rows["u"]}, rows["cell"], n_cells, inverse_all)
     n_unlabelled = round(float((rows["a"] - rows["n"]).sum()))
     labelled = {name: column[known] for name, column in rows.items()}
-    n_users, pairs, inverse = 0, PairSums.empty(n_cells, within=True), np.zeros(0)
+    n_users, inverse = 0, np.zeros(0)
+    pairs = PairSums.empty(n_cells, within=True)
     cell = labelled["cell"]
     if known.any():
         segments = _segments(labelled, labelled["key"])
