@@ -240,9 +240,9 @@ def _curve(
     side, together = side_spread(view, matrix, fit, None, correlation)
     covariance = own_covariance(view, matrix, fitted, effective)
     ci_low, ci_high = side.limits(level, normal_quantile(alpha))
-    told = tells_spread(effective - 1)
-    band_low, band_high = side.limits(level, simultaneous_quantile(together[np.ix_(told, told)], alpha, rng))
-    limits = (np.where(told, limit, np.nan) for limit in (ci_low, ci_high, band_low, band_high))
+    is_known = tells_spread(effective - 1)
+    band_low, band_high = side.limits(level, simultaneous_quantile(together[np.ix_(is_known, is_known)], alpha, rng))
+    limits = (np.where(is_known, limit, np.nan) for limit in (ci_low, ci_high, band_low, band_high))
     return Curve(view.label, smoothing.h, points, view.lattice.to_score(points), level, covariance, effective, *limits)
 
 

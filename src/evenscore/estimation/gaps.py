@@ -165,9 +165,9 @@ def _multiscale(look: Look) -> Linear:
 def cumulative(looks: Sequence[Look]) -> list[Process]:
     """For each comparison sums up to a score of (G - p(S)) (Y - f(S)), p the share of side a among users at that score, f the
     pooled curve."""
-    found = _processes(looks, [_cumulative(look) for look in looks])
-    everyone = [np.full(len(process.values), np.inf) for process in found]
-    return [replace(process, effective_a=all_, effective_b=all_) for process, all_ in zip(found, everyone, strict=True)]
+    processes = _processes(looks, [_cumulative(look) for look in looks])
+    everyone = [np.full(len(process.values), np.inf) for process in processes]
+    return [replace(process, effective_a=all_, effective_b=all_) for process, all_ in zip(processes, everyone, strict=True)]
 
 
 def _cumulative(look: Look) -> Linear:
@@ -360,9 +360,9 @@ def tame_law(law: Law, able: Mask) -> Mask:
     """The same for any values, by their law."""
     size = np.abs(law.skewness)
     for limit in SKEWNESS:
-        told = able & (size <= limit)
-        if told.any():
-            return told
+        is_tame = able & (size <= limit)
+        if is_tame.any():
+            return is_tame
     return np.zeros_like(able)
 
 

@@ -279,8 +279,8 @@ def _limits(
         low, high = low - np.maximum(bias, 0), high + np.maximum(-bias, 0)
         if tally.binary:
             low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
-    told = tells_spread(levels.effective - 1)
-    se, low, high = (np.where(told, values, np.nan) for values in (se, low, high))
+    is_known = tells_spread(levels.effective - 1)
+    se, low, high = (np.where(is_known, values, np.nan) for values in (se, low, high))
     return np.array([levels.level + tally.centre, se, low + tally.centre, high + tally.centre]).T.tolist()
 
 

@@ -16,7 +16,7 @@ from evenscore.estimation.comparison import Sides, compare_groups
 from evenscore.estimation.fitted_curves import grid_positions
 from evenscore.estimation.gaps import require_inside
 from evenscore.estimation.inference import DRAWS, CommonNormals
-from evenscore.estimation.pairwise import Formulation
+from evenscore.estimation.pairwise import Formulation, index_pairs
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity.methods import AUTO, METHODS, components_of, draw, family, gather
 from evenscore.parity.pair_tests import Options, gaps_under_null, judge_pairs, look_at
@@ -116,8 +116,8 @@ def parity_test(
     )
     require_flag("both", both)
     again = both and tally.n_rows != tally.n_users
-    told = None if progress is None else _in_parts(progress, 1 + again)
-    pairs, adjustment = judge_pairs(Sides(tally, weighting), chosen, options, told)
+    in_parts = None if progress is None else _in_parts(progress, 1 + again)
+    pairs, adjustment = judge_pairs(Sides(tally, weighting), chosen, options, in_parts)
     result = ParityTest(
         pairs=tuple(pairs),
         method=options.method,
@@ -133,7 +133,7 @@ def parity_test(
     if not again:
         return result
     other = "row" if weighting == "user" else "user"
-    pairs, _ = judge_pairs(Sides(tally, other), chosen, replace(options, brief=True), told)
+    pairs, _ = judge_pairs(Sides(tally, other), chosen, replace(options, brief=True), in_parts)
     return replace(result, other=Formulation.of(replace(result, pairs=tuple(pairs), weighting=other)))
 
 
@@ -178,10 +178,9 @@ def chosen_pairs(tally: Tally, compare: str, reference: Any) -> list[tuple[int, 
     """The positions of the groups to compare; None stands for all others."""
     every = range(len(tally.groups))
     if reference is not None:
-        fixed = tally.index(reference)
-        return [(index, fixed) for index in every if index != fixed]
+        return list(index_pairs(every, tally.index(reference)))
     if compare == "reference":
         raise OptionError("compare='reference' needs reference=, the group to compare with")
     if compare == "rest" and len(every) > 2:
         return [(index, None) for index in every]
-    return list(itertools.combinations(every, 2))
+    return list(index_pairs(every, None))

@@ -136,17 +136,17 @@ def components_of(*methods: str) -> dict[str, float]:
 
 def gather(shares: Mapping[str, float], looks: Sequence[Look], gaps: Sequence[Process]) -> list[Evidence]:
     """For each comparison the evidence for methods with these components, given the gap at the points that can be judged."""
-    found: list[dict[str, Process]] = [{} for _ in gaps]  # others than the gap itself
+    others: list[dict[str, Process]] = [{} for _ in gaps]  # others than the gap itself
     if "cumulative" in shares:
-        for own, process in zip(found, cumulative(looks), strict=True):
+        for own, process in zip(others, cumulative(looks), strict=True):
             variance = process.law.variance
             own["cumulative"] = process.at(variance > 1e-12 * variance.max())
     smoothed = [number for number, look in enumerate(looks) if not look.comparison.unsmoothed]
     if "multiscale" in shares and smoothed:
         wider = multiscale([looks[number] for number in smoothed])
         for number, process in zip(smoothed, wider, strict=True):
-            found[number]["multiscale"] = process.at(tame(process, judgeable(process, looks[number].comparison)))
-    every = zip(looks, gaps, found, strict=True)
+            others[number]["multiscale"] = process.at(tame(process, judgeable(process, looks[number].comparison)))
+    every = zip(looks, gaps, others, strict=True)
     return [_evidence(look, [(name, share, own.get(name, gap)) for name, share in shares.items()]) for look, gap, own in every]
 
 

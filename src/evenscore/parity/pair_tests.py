@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -79,14 +78,14 @@ def judge_pairs(
     for start in range(0, len(order), AT_ONCE):
         numbers = order[start : start + AT_ONCE]
         batch = _test_pairs([sides.compare(*chosen[number]) for number in numbers], options)
-        for number, found in zip(numbers, batch, strict=True):
-            tested[number] = found.pair
-            if found.excess is not None:
-                excesses[number] = found.excess
-            if joint is not None and found.evidence is not None and options.tolerance is None:
-                joint.take(found.evidence)
-            if at_tolerances is not None and found.largest is not None:
-                at_tolerances.take(found.largest)
+        for number, tested_pair in zip(numbers, batch, strict=True):
+            tested[number] = tested_pair.pair
+            if tested_pair.excess is not None:
+                excesses[number] = tested_pair.excess
+            if joint is not None and tested_pair.evidence is not None and options.tolerance is None:
+                joint.take(tested_pair.evidence)
+            if at_tolerances is not None and tested_pair.largest is not None:
+                at_tolerances.take(tested_pair.largest)
             if progress is not None:
                 progress(len(tested), len(chosen))
     critical = CriticalP(options.alpha) if at_tolerances is None else at_tolerances.critical(options.alpha, len(excesses))
@@ -112,12 +111,12 @@ class Tested:
 def _test_pairs(comparisons: Sequence[Comparison], options: Options) -> list[Tested]:
     """Comparisons before adjustment."""
     looks, bands = zip(*(_look(comparison, options) for comparison in comparisons), strict=True)
-    found = gaps_under_null(looks)
-    judged = [(gap, band) for gap, band in zip(found, bands, strict=True) if not isinstance(gap, str)]
+    gaps = gaps_under_null(looks)
+    judged = [(gap, band) for gap, band in zip(gaps, bands, strict=True) if not isinstance(gap, str)]
     tested = iter(_test_gaps([gap for gap, _ in judged], [band for _, band in judged], options) if judged else [])
     return [
         Tested(PairTest(comparison.a.label, comparison.b.label, reason=gap)) if isinstance(gap, str) else next(tested)
-        for comparison, gap in zip(comparisons, found, strict=True)
+        for comparison, gap in zip(comparisons, gaps, strict=True)
     ]
 
 
@@ -166,14 +165,14 @@ def _where_judged(look: Look, process: Process) -> GapUnderNull | str:
     able = judgeable(process, look.comparison)
     if not able.any():
         return why_not(look.comparison, process)
-    told = tame(process, able)
-    rare = rare_words(look.comparison, process, look.points, able & ~told)
-    if not told.any():
+    is_tame = tame(process, able)
+    rare = rare_words(look.comparison, process, look.points, able & ~is_tame)
+    if not is_tame.any():
         return rare
-    keep = told & fine_enough(look, process)
+    keep = is_tame & fine_enough(look, process)
     if not keep.any():
         return too_coarse_words(look.comparison.a.tally, look.smoothing)
-    return GapUnderNull(look.at(keep), process.at(keep), int((~able).sum()), int((told & ~keep).sum()), rare)
+    return GapUnderNull(look.at(keep), process.at(keep), int((~able).sum()), int((is_tame & ~keep).sum()), rare)
 
 
 def _test_gaps(gaps: Sequence[GapUnderNull], widths: Sequence[Smoothing], options: Options) -> list[Tested]:
@@ -188,24 +187,28 @@ def _test_gaps(gaps: Sequence[GapUnderNull], widths: Sequence[Smoothing], option
     shown = shown_gaps(looks)
     maxima = [own.maxima(rng) for own in shown]
     limits = bands(shown, options.alpha, maxima)
-    least = itertools.repeat(np.nan) if options.brief else detectable_gaps(options.method, drawn, options.alpha / options.n_pairs)
-    found = []
-    for own, gap, these, chance, part, (low, high), smallest in zip(tested, gaps, drawn, maxima, shown, limits, least):
+    least = [np.nan] * len(gaps)
+    if not options.brief:
+        least = list(detectable_gaps(options.method, drawn, options.alpha / options.n_pairs))
+    results = []
+    for number, (own, gap, part) in enumerate(zip(tested, gaps, shown, strict=True)):
+        low, high = limits[number]
         pair = replace(
             own.pair,
             gap=part.values,
             se=part.se,
             band_low=low,
             band_high=high,
-            p_points=_p_points(options.method, gap.process, these, rng),
+            p_points=_p_points(options.method, gap.process, drawn[number], rng),
             effective_a=part.effective_a,
             effective_b=part.effective_b,
-            minimum_detectable_gap=float(smallest),
+            minimum_detectable_gap=float(least[number]),
         )
         if not options.brief:
             pair = replace(pair, regions=find_regions(pair, gap.look, options.tolerance or 0.0))
-        found.append(_test_tolerance(replace(own, pair=pair), gap, part, chance[: options.draws], options.tolerance))
-    return found
+        chance = maxima[number][: options.draws]
+        results.append(_test_tolerance(replace(own, pair=pair), gap, part, chance, options.tolerance))
+    return results
 
 
 def _test_equality(gap: GapUnderNull, drawn: Drawn, options: Options) -> PairTest:

@@ -169,10 +169,10 @@ def rows_as_people(
     tally = as_tally(tally, columns, call="rows_as_people")
     shared: dict[str, Any] = {"alpha": alpha, "seed": seed}
     test = parity_test(tally, method=method, tolerance=tolerance, compare=compare, reference=reference, both=False, **shared)
-    found = retake_rows(tally, test, curves(tally, **shared), compare=compare, reference=reference, seed=seed)
-    if found is None:
+    retaken = retake_rows(tally, test, curves(tally, **shared), compare=compare, reference=reference, seed=seed)
+    if retaken is None:
         raise DataError(test.reason if np.isnan(test.p_value) else "every user has one row, so rows are people")
-    return found
+    return retaken
 
 
 def retake_rows(

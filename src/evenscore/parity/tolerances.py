@@ -81,11 +81,11 @@ def exceeded_tolerances(tests: Sequence[ToleranceTest], critical: CriticalP) -> 
     """
     if critical.own is not None:
         return np.array([test.exceeded(critical.own) for test in tests])
-    found, left, last = np.full(len(tests), -np.inf), list(range(len(tests))), np.inf
+    exceeded, left, last = np.full(len(tests), -np.inf), list(range(len(tests))), np.inf
     while left:
         level = min(critical.alpha / len(left), critical.ceiling)
         reached = {index: tests[index].exceeded(level) for index in left}
         first = max(reached, key=reached.__getitem__)
-        last = found[first] = min(last, reached[first])
+        last = exceeded[first] = min(last, reached[first])
         left.remove(first)
-    return found
+    return exceeded
