@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import evenscore as es
-from evenscore.naming import GroupNames, current_names
+from evenscore.errors import OptionError
+from evenscore.naming import GroupNames, current_names, find_label
 
 HOSTILE = '<b onclick="x">\x1b[31m=cmd|A1'
 
@@ -26,7 +27,7 @@ COLUMNS = {"score": "s", "outcome": "y", "user": None}
 
 @pytest.mark.parametrize(
     ("label", "name"),
-    [(1, "g = 1"), (True, "g = True"), (2.5, "g = 2.5"), ("1", "1"), ("men", "Männer"), (None, "None")],
+    [(1, "g = 1"), (1.0, "g = 1"), (True, "g = True"), (2.5, "g = 2.5"), ("1", "1"), ("men", "Männer"), (None, "None")],
 )
 def test_a_label_is_named_by_its_kind(label, name):
     assert GroupNames(("g",), {("g", "men"): "Männer"}).of(label) == name
@@ -85,3 +86,11 @@ def test_a_reference_may_be_named_as_it_is_shown(data):
         assert audit.tests["parity"].pairs[0].group_b == 1
     with pytest.raises(es.OptionError, match="no group 'mem'; did you mean 'men'"):
         es.audit(dict(data, sex=np.array(["women", "men"])[data["sex"]]), group="sex", reference="mem", **COLUMNS)
+
+
+def test_whole_numbers_that_became_fractions_are_found_as_they_are_shown():
+    """A column of 0 and 1 holds 0.0 and 1.0 as soon as one value is missing; text that is the same comes first."""
+    assert find_label([0.0, 1.0], "--reference", "1") == 1.0
+    assert find_label([1.0, "1"], "--reference", "1") == "1"
+    with pytest.raises(OptionError, match="no group '2'"):
+        find_label([0.0, 1.0], "--reference", "2")

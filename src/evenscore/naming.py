@@ -17,6 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 from evenscore.errors import OptionError, did_you_mean, listing, shortened
 
 TRUTH_VALUES = ("yes", "no", "true", "false")
+EXACT = 1e15  # whole numbers that a float tells apart
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,9 +43,15 @@ class GroupNames:
         return self._of_part(self.columns[0] if len(self.columns) == 1 else "", label)
 
     def _of_part(self, column: str, value: Any) -> str:
-        if (column, str(value)) in self.texts:
-            return self.texts[column, str(value)]
-        return f"{column} = {value}" if column and _says_little(value) else str(value)
+        for written in (str(value), _whole(value)):
+            if (column, written) in self.texts:
+                return self.texts[column, written]
+        return f"{column} = {_whole(value)}" if column and _says_little(value) else str(value)
+
+
+def _whole(value: Any) -> str:
+    """A value as text, whole numbers without a point: a column of whole numbers has fractions as soon as one is missing."""
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() and abs(value) < EXACT else str(value)
 
 
 def _says_little(value: Any) -> bool:
@@ -82,7 +89,7 @@ def is_called(label: Any, name: str) -> bool:
 def find_label(groups: Iterable[Any], option: str, name: str) -> Any:
     """The group that an option names. option: as the message should begin."""
     known = list(groups)
-    meant = [label for label in known if is_called(label, name)]
+    meant = [label for label in known if is_called(label, name)] or [label for label in known if _whole(label) == name]
     if len(meant) != 1:
         names = [plain_label(label) for label in known]
         what = f"several groups are called {shortened(name)}" if meant else f"no group {shortened(name)}{did_you_mean(name, names)}"

@@ -219,3 +219,11 @@ def test_the_next_step_names_the_item_that_the_halves_go_by():
     data["applied"] = np.where(data["field"] == data["field"].iloc[0], 1, data["applied"])
     page = " ".join(re.sub(r"<[^>]+>", "", es.audit(data, **COLUMNS).to_html()).replace("\xa0", " ").split())
     assert "--user viewer --item job --split 1/2" in page and "half of the items" in page and "half of the users" not in page
+
+
+def test_only_items_that_groups_share_make_limits_of_ratios_uncertain(data):
+    calibrator = es.calibrate(es.tally(data, **COLUMNS), method="platt")
+    for groups, shared in (("jobs", False), ("viewers", True)):
+        tally = es.tally(viewings(groups=groups), **COLUMNS)
+        impact = es.classification_impact(tally, threshold=0.5, calibrator=calibrator)
+        assert ("items that are in several groups" in str(impact)) == shared

@@ -25,7 +25,7 @@ from evenscore.impact.impact_result import CLASSIFICATION, Impact
 from evenscore.impact.rates import DRAWS, Pieces, Rates, cut_scores, same_thresholds, thresholds_at_same_rate
 from evenscore.tallies.everyone import has_unlabelled
 from evenscore.tallies.tally_state import Tally
-from evenscore.tallies.two_way import in_full, require_enough
+from evenscore.tallies.two_way import groups_share_items, in_full, require_enough
 from evenscore.tallies.view import GroupView
 from evenscore.threads import in_one_thread
 from evenscore.types import Floats
@@ -286,7 +286,7 @@ def _notes(tally: Tally, cuts: Floats, positive: str, calibrator: Calibrator, fi
         notes.append("a threshold runs through a cell, whose people are shared in proportion; cuts= in es.tally makes it exact")
     if has_unlabelled(tally) and any("all_pairs" not in group.blocks for group in tally.group_tallies):
         notes.append("people without a known outcome count in the rates; the limits take their scores to vary like the others'")
-    if tally.item is not None:
+    if groups_share_items(tally):
         notes.append("items that are in several groups make the limits of ratios and differences too wide or too narrow")
     if tally.cross:
         notes.append("users that are in several groups make the limits of ratios and differences too wide or too narrow")

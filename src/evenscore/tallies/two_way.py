@@ -69,7 +69,12 @@ def require_enough(tally: Tally) -> Tally:
 
 def has_groups_of_items(tally: Tally) -> bool:
     """Whether each item is in one group while users are in several: then groups differ by chance as items do."""
-    return tally.item is not None and tally.n_spanning > 0 and all(a == b for a, b in _item_pairs(tally))
+    return tally.item is not None and tally.n_spanning > 0 and not groups_share_items(tally)
+
+
+def groups_share_items(tally: Tally) -> bool:
+    """Whether an item is in several groups."""
+    return tally.item is not None and any(a != b for a, b in _item_pairs(tally))
 
 
 # Matrices
