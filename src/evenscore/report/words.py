@@ -255,9 +255,7 @@ def disagreement(subject: Subject) -> str:
 
 def _of_parity(subject: Subject, sentence: str) -> str:
     """The sentence, which is no word about the verdict of the whole where other tests have a say in that."""
-    test = subject.parity
-    is_all = test.verdict == subject.verdict and (test.p_value == subject.p_value or np.isnan(test.p_value))
-    return sentence if is_all or not sentence else f"by the parity test alone, {sentence}"
+    return sentence if subject.decides == ("parity",) or not sentence else f"by the parity test alone, {sentence}"
 
 
 def ordering(subject: Subject) -> str:
