@@ -1,7 +1,10 @@
 """What taking rows for people would have said."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from simple_users import simple, tally_of
 
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
@@ -88,3 +91,11 @@ def test_it_draws_two_panels_on_the_same_axes(repeated):
     left, right = found.plot().ax_
     assert "rows taken for people: disparity" in left.get_title() and "users: inconclusive" in right.get_title()
     assert len({panel.limits() for panel in fooled_panels(found)}) == 1
+
+
+def test_rows_that_could_not_be_judged_have_no_verdict():
+    found = es.rows_as_people(tally_of(simple(300)))
+    unjudged = replace(found, by_row=replace(found.by_row, verdict="inconclusive", p_value=np.nan))
+    disparity = replace(unjudged, by_user=replace(found.by_user, verdict="disparity"))
+    for own in (unjudged, disparity):
+        assert not own.fooled and own.sentence.startswith("Taking rows for people, nothing could be judged; each user has 3")

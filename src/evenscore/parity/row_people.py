@@ -61,8 +61,8 @@ class RowsAsPeople(Table):
 
     @property
     def fooled(self) -> bool:
-        """Whether taking rows for people gives another verdict."""
-        return self.by_row.verdict != self.by_user.verdict
+        """Whether taking rows for people gives another verdict; none is no verdict."""
+        return self.by_row.verdict != self.by_user.verdict and not np.isnan(self.by_row.p_value)
 
     @property
     def narrowing(self) -> float:
@@ -84,6 +84,8 @@ class RowsAsPeople(Table):
         repeated = f"each user has {_count(self.rows_per_user)} rows {'in a group ' * self.several}on average"
         if self.item is not None:
             repeated = f"rows of one user, and rows of one {self.item}, have something in common"
+        if np.isnan(self.by_row.p_value):
+            return f"Taking rows for people, nothing could be judged; {repeated}, and the verdict that respects this is {ours}."
         if self.fooled:
             return f"Taking rows for people would have said {naive}; {repeated}, and the verdict that respects this is {ours}."
         by_row, by_user = (p_phrase(test.p_value) for test in (self.by_row, self.by_user))
