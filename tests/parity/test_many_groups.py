@@ -13,6 +13,7 @@ from evenscore.estimation.comparison import Sides, compare_groups
 from evenscore.estimation.gaps import comparison_grid, cumulative, estimate_gaps, multiscale
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.smoothing import Smoothing
+from evenscore.parity import pair_tests
 from evenscore.parity.joint import _draw
 from support.looks import of_one
 
@@ -166,3 +167,32 @@ def test_two_candidates_of_a_race_are_one_user():
     score = np.array([point["score"] for point in found["race_id"].points])
     assert (se["race_id"] / se["candidate"])[(score > 0.2) & (score < 0.4)].min() > 1.15
     assert found["race_id"].p_value > 0.3 > 1e-20 > found[None].p_value
+
+
+@pytest.mark.parametrize("outcome", ["0/1", "others"])
+def test_a_batch_of_pairs_finds_what_each_finds_alone(monkeypatch, outcome):
+    """Four groups of different sizes, one of which is too small to be judged, so that batches have pairs of several kinds."""
+    rng = np.random.default_rng(5)
+    group = np.repeat([0, 1, 2, 3], [800, 300, 500, 6])
+    user = np.repeat(np.arange(len(group)), 3)
+    score = rng.beta(2, 2, len(user))
+    values = (rng.random(len(user)) < score) * (1.0 if outcome == "0/1" else rng.exponential(size=len(user)))
+    tally = es.tally({"s": score, "y": values, "g": group[user], "u": user}, **NAMES)
+    together = es.parity_test(tally)
+    monkeypatch.setattr(pair_tests, "AT_ONCE", 1)
+    alone = es.parity_test(tally)
+    assert [np.isfinite(pair.p_value) for pair in together.pairs] == [True, True, False, True, False, False]
+    for one, other in zip(together.pairs, alone.pairs, strict=True):
+        assert (one.reason, one.verdict, one.p_source) == (other.reason, other.verdict, other.p_source)
+        for name in (
+            "p_value",
+            "p_adjusted",
+            "minimum_detectable_gap",
+            "exceeds",
+            "gap",
+            "se",
+            "band_low",
+            "band_high",
+            "p_points",
+        ):
+            np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9)
