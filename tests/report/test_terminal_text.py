@@ -122,6 +122,7 @@ def test_what_parity_alone_says_is_not_called_the_verdict_of_all_tests():
     lead, text = audit.headline, " ".join(audit.text().split())
     assert lead.decision.tests == ("parity", "ordering") and lead.parity.disagreement
     assert "By the parity test alone, per user the verdict is inconclusive" in text
+    assert lead.rows_as_people.sentence.startswith("By the parity test alone: taking rows for people would have said")
     assert "by the parity test alone, per user" in " ".join(audit.text(verbose=True).split())
     assert "A constant gap of" in text and len(audit.text().splitlines()) <= 12
 

@@ -296,11 +296,15 @@ def _tested(tally: Tally, options: _Options) -> dict[str, Any]:
         "curves": curves(tally, weighting=options.weighting, alpha=options.alpha, seed=options.seed),
     }
     again: dict[str, Any] = {"compare": options.compare, "reference": reference, "seed": options.seed}
-    found["rows_as_people"] = retake_rows(tally, found["parity"], found["curves"], **again)
-    found["keys"] = compare_keys(tally, found["parity"], **again)
+    retold = {
+        "rows_as_people": retake_rows(tally, found["parity"], found["curves"], **again),
+        "keys": compare_keys(tally, found["parity"], **again),
+    }
     if not options.decide:
         found["decision"] = make_decision(tally, found["parity"], found["ordering"], **shared)
         found["parity"] = hold_to(found["parity"], found["decision"])
+    alone = tuple(options.decide or found["decision"].tests) == ("parity",)
+    found |= {name: told and replace(told, alone=alone) for name, told in retold.items()}
     if options.threshold is not None:
         at: dict[str, Any] = {"threshold": options.threshold, "positive": options.positive}
         found["marginal"] = marginal_test(tally, reference=reference, **at, **shared)

@@ -33,7 +33,7 @@ class RowsAsPeople(Table):
 
     by_user, by_row: the two tests; curves, row_curves: the curves with simultaneous bands that go with them. n_users, n_rows: with
     a known outcome, of all groups. several: whether users of more than two groups count in each of theirs, as it is not known how
-    many are in how many; item: the other key that rows share, if any.
+    many are in how many; item: the other key that rows share, if any. alone: whether no other test has a say in the verdict.
 
     Examples
     --------
@@ -53,6 +53,7 @@ class RowsAsPeople(Table):
     frame_kind: str | None = None
     several: bool = False
     item: str | None = None
+    alone: bool = True
 
     @property
     def rows_per_user(self) -> float:
@@ -80,6 +81,10 @@ class RowsAsPeople(Table):
     @property
     def sentence(self) -> str:
         """Both verdicts with their p-values."""
+        return of_parity(self._sentence, self.alone)
+
+    @property
+    def _sentence(self) -> str:
         naive, ours = (f"{test.verdict.upper()} ({p_phrase(test.p_value)})" for test in (self.by_row, self.by_user))
         repeated = f"each user has {_count(self.rows_per_user)} rows {'in a group ' * self.several}on average"
         if self.item is not None:
@@ -119,6 +124,11 @@ class RowsAsPeople(Table):
 
     def _notes(self) -> list[str]:
         return [self.sentence]
+
+
+def of_parity(sentence: str, alone: bool) -> str:
+    """The sentence, which is no word about the verdict of the whole where other tests have a say in that."""
+    return sentence if alone else f"By the parity test alone: {sentence[0].lower()}{sentence[1:]}"
 
 
 def p_phrase(p_value: float) -> str:

@@ -15,7 +15,7 @@ from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity import chosen_pairs
 from evenscore.parity.pair_tests import Options, judge_pairs
 from evenscore.parity.parity_result import ParityTest
-from evenscore.parity.row_people import p_phrase
+from evenscore.parity.row_people import of_parity, p_phrase
 from evenscore.tables import Table, json_ready
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.two_way import design_effects, item_share, with_keys
@@ -26,7 +26,8 @@ class TwoKeys(Table):
     """Parity tests by the key that variances allow for: "user", "item" and "both".
 
     item: what the second key is called; measure: from 0 to 1, how far items count in "both"; tests, effects: by key, the latter the
-    variance of a group's mean outcome given the score over what it would be if rows were independent.
+    variance of a group's mean outcome given the score over what it would be if rows were independent. alone: whether no other
+    test has a say in the verdict.
     """
 
     item: str
@@ -34,10 +35,15 @@ class TwoKeys(Table):
     tests: dict[str, Formulation]
     effects: dict[str, float]
     frame_kind: str | None = None
+    alone: bool = True
 
     @property
     def sentence(self) -> str:
         """What items change."""
+        return of_parity(self._sentence, self.alone)
+
+    @property
+    def _sentence(self) -> str:
         by_user, both = (f"{self.tests[key].verdict.upper()} ({p_phrase(self.tests[key].p_value)})" for key in ("user", "both"))
         if self.measure == 0:
             return f"Outcomes of one {self.item} are not shown to be alike beyond what the score says, so it changes nothing."
