@@ -106,7 +106,7 @@ def test_bad_input(data):
     model = GroupCalibrator().fit(X, data["outcome"], data["group"], groups=data["user"])
     with pytest.raises(es.DataError, match=r"unknown.*'c'"):
         model.predict(X[:2], sensitive_features=["a", "c"])
-    with pytest.warns(es.EvenscoreWarning, match="1 rows of unknown"):
+    with pytest.warns(es.EvenscoreWarning, match="1 row of an unknown"):
         assert model.set_params(on_unknown="keep").predict(X[:2], ["a", "c"])[1] == X[1, 0]
     with pytest.raises(es.DataError, match="same length"):
         model.predict(X[:2], ["a"])

@@ -28,7 +28,7 @@ class Impact(Table):
     >>> tally = es.tally(people, score="score", outcome="outcome", group="group", user="user", cuts=[0.5])
     >>> impact = es.classification_impact(tally, threshold=0.5)
     >>> [(row["group"], round(row["estimate"], 2)) for row in impact.rows()[:2]]
-    [('a', -0.0), ('b', -0.21)]
+    [('a', -0.0), ('b', -0.22)]
     """
 
     kind: str
