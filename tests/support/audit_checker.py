@@ -161,7 +161,8 @@ def _of_sentence(text: str, document: dict[str, Any], pool: set[float]) -> Itera
     if NOT_SAID.search(text):
         yield "says what is not known"
     yield from (f"{number!r} is not in the JSON" for number in _unknown_numbers(text, document, pool))
-    for low, high in re.findall(r"\bfalls from (\S+) to (\S+?)[,;.]?(?:\s|$)", text):
+    sizes = text.replace("no more than noise", "0")
+    for low, high in re.findall(r"\bfalls from (\S+) to (\S+?)[,;.]?(?:\s|$)", sizes):
         if not float(high.replace(",", "")) < float(low.replace(",", "")):
             yield "falls that does not"
     for low, high in re.findall(r"[(\[]([-+]?\d[\d.,]*)(?: to |, )([-+]?\d[\d.,]*)[)\]]", text):

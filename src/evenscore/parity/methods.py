@@ -42,7 +42,7 @@ COMPONENTS = {
 METHODS = (*COMPONENTS, *CORRECTIONS)
 AUTO = "combined"
 POWER_SHARE = 5  # of the draws one in so many shows with which probability a gap is found
-FIRST_GAP, MOST_GAPS = 3.5, 2.0**12  # standard errors: the first gap tried; how many times it a gap may be that anybody would call one
+FIRST_GAP, MOST_GAPS = 3.5, 2.0**12  # standard errors: the first gap tried, and how many times as much is the last
 LEAST_SHARE = 5e-4
 STEPS, CLOSE = 14, 0.02  # towards the gap that is found with a power: a share of the gap, or of a normal quantile
 
