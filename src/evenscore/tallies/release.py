@@ -32,7 +32,7 @@ STEP = 1.06  # by which cells are made heavier until they are heavy enough
 def release(tally: Tally, min_users: int, cuts: Iterable[float] = ()) -> Tally:
     """See ``Tally.release``."""
     _require_releasable(tally, min_users)
-    parts = _parts(tally, number_array("cuts", cuts))
+    parts = _parts(tally, number_array("cuts", cuts).ravel())
     # Fourth powers are nearly all the largest person's, and rounding that hides the person leaves nothing of them. Even those of
     # 0/1 outcomes tell, to who knows how many rows people have, whose rows are the positive ones.
     tally = drop_blocks(tally, {"higher"} & set(tally.block_names), "third and fourth powers show single persons")
