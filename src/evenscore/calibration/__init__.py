@@ -155,6 +155,7 @@ def _fit_all(
     shrink: whether fits without some users tell how much of each group's map should be its own; else all of it.
     """
     whole = GroupView.whole(tally, weighting)
+    whole = whole.at(whole.used)
     method = _settled(fitter, whole)
     pooled = _make(whole, method, monotone)
     pooled_folds = method.fold_values(whole) if shrink and len(tally.groups) > 1 else None
@@ -165,7 +166,7 @@ def _fit_all(
             maps.append(replace(pooled, group=group, users=n_users, rows=n_rows, source="pooled"))
             reasons[group] = f"has only {n_users} users with an outcome, fewer than {FEWEST_USERS}: it gets the pooled map"
         else:
-            view = GroupView.of(tally, group, weighting)
+            view = GroupView.of(tally, group, weighting).at(whole.cells)
             method = _settled(fitter, view)
             own = _make(view, method, monotone)
             if pooled_folds is not None:

@@ -44,7 +44,7 @@ class Binning:
 
     def _members(self, view: GroupView) -> list[Ints]:
         """The used cells of each bin."""
-        used = view.used
+        used = view.occupied
         if self.bin_by == "mass":
             weight = view.sums.W[used]
             level = (np.cumsum(weight) - weight / 2) / weight.sum()
@@ -57,8 +57,8 @@ class Binning:
 
 
 def lower_end(view: GroupView, cell: int) -> float:
-    """The lowest score of a cell."""
-    lattice = view.lattice
+    """The lowest score of one of its cells."""
+    lattice, cell = view.lattice, int(view.cells[cell])
     if lattice.values is not None:
         return float(lattice.values[cell])
     return float(lattice.edges[cell - 1]) if cell > 0 else view.seen[0]

@@ -19,7 +19,7 @@ class Isotonic:
 
     def fit(self, view: GroupView) -> Fit:
         """A knot at the first and at the last cell of each block."""
-        used = view.used
+        used = view.occupied
         weight = view.sums.W[used]
         blocks = rising_blocks(view.sums.Y[used] / weight, weight)
         knots, owners = [], []

@@ -117,7 +117,7 @@ def _with_rows(smooth: Smoother, fresh: Smoother, rows: Ints) -> Smoother:
 
 def _knots(view: GroupView, smoothing: Smoothing) -> Floats:
     """Equal steps of about half a bandwidth along the axis, from the first to the last cell that was seen."""
-    used = view.sums.position[view.used]
+    used = view.sums.position[view.occupied]
     low, high = np.clip(view.lattice.to_axis(np.array(view.seen)), *_axis_ends(view))
     low, high = min(low, used[0]), max(high, used[-1])
     wanted = KNOTS_A_BANDWIDTH * (high - low) / (smoothing.h / smoothing.shape.width)
@@ -132,8 +132,9 @@ def _axis_ends(view: GroupView) -> tuple[float, float]:
 
 def _means(view: GroupView) -> Fit:
     """Few distinct scores: each has its own mean."""
-    value, matrix = average_cells(view, [view.used[i : i + 1] for i in range(len(view.used))])
-    return Fit(view.score[view.used], value, matrix, matrix * value[:, None], words="means of each score")
+    used = view.occupied
+    value, matrix = average_cells(view, [used[i : i + 1] for i in range(len(used))])
+    return Fit(view.score[used], value, matrix, matrix * value[:, None], words="means of each score")
 
 
 def _level(view: GroupView) -> Fit:

@@ -15,8 +15,8 @@ from evenscore.errors import OptionError, hush, require_alpha, shortened, warn
 from evenscore.estimation.bandwidth import settle
 from evenscore.estimation.guides import Guide, narrowed
 from evenscore.estimation.inference import (
+    CommonNormals,
     normal_quantile,
-    seeded,
     simultaneous_quantile,
     small_sample,
     standard_errors,
@@ -197,13 +197,14 @@ def curves(
     """
     tally = as_tally(tally, columns, call="curves")
     require_alpha(alpha)
-    rng = seeded(seed)
+    rng = CommonNormals(seed)
     smoothing = Smoothing(degree, kernel, bandwidth)
     positions = None if grid is None else grid_positions(tally.lattice, grid)
     views = [view for view in GroupView.each(tally, weighting) if view.n_rows > 0]
-    correlation = within_users(views)
+    used = [view.at(view.used) for view in views]
+    correlation = within_users(used)
     return Curves(
-        tuple(_curve(view, smoothing, positions, alpha, correlation, rng) for view in views),
+        tuple(_curve(view, smoothing, positions, alpha, correlation, rng) for view in used),
         degree=degree,
         kernel=kernel,
         weighting=weighting,
@@ -225,7 +226,7 @@ def people_shares(view: GroupView) -> Floats:
 
 
 def _curve(
-    view: GroupView, smoothing: Smoothing, points: Floats | None, alpha: float, correlation: float, rng: np.random.Generator
+    view: GroupView, smoothing: Smoothing, points: Floats | None, alpha: float, correlation: float, rng: CommonNormals
 ) -> Curve:
     if points is None:
         points = own_grid(view)

@@ -145,7 +145,7 @@ def normal_quantile(alpha: float) -> float:
     return float(-special.ndtri(max(alpha / 2, 1e-300)))  # 1 - alpha / 2 is 1 for the smallest levels
 
 
-def simultaneous_quantile(covariance: Floats, alpha: float, rng: np.random.Generator) -> float:
+def simultaneous_quantile(covariance: Floats, alpha: float, rng: np.random.Generator | CommonNormals) -> float:
     """How many normal quantiles all estimates at once stay within, with probability 1 - alpha; Bonferroni's where none varies."""
     from scipy import special
 

@@ -12,7 +12,7 @@ from evenscore.estimation.gaps import MIN_EFFECTIVE, comparison_grid
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import effective_users
 from evenscore.tallies.view import BULK, GroupView
-from evenscore.types import Mask
+from evenscore.types import Floats, Mask
 
 PARITY, ORDERING, BOTH = "parity", "ordering", "parity and ordering"
 MUCH = 0.1  # of each group's people beyond the common scores: from there on their order is worth a share of the level
@@ -39,7 +39,7 @@ def find_overlap(comparison: Comparison) -> ScoreOverlap:
         return ScoreOverlap(PARITY, np.nan, np.nan, np.nan, np.nan)  # no test can judge it; parity says why
     low, high = _common(comparison)
     shares = [_outside(side, low, high) for side in comparison.sides]
-    if not _shared_users(comparison).any():
+    if not _share_users(comparison):
         return ScoreOverlap(ORDERING, low, high, *shares)
     return ScoreOverlap(BOTH if min(shares) >= MUCH else PARITY, low, high, *shares)
 
@@ -52,16 +52,22 @@ def _common(comparison: Comparison) -> tuple[float, float]:
     return (float(shared[0]), float(shared[-1])) if len(shared) else (np.nan, np.nan)
 
 
-def _shared_users(comparison: Comparison) -> Mask:
-    """At which of the points that a parity test would look at both sides have enough users, (n_points,)."""
+def _share_users(comparison: Comparison) -> bool:
+    """Whether at one of the points that a parity test would look at both sides have enough users."""
     smoothing = by_rule(Smoothing(), comparison.sides)
     points, reason = comparison_grid(comparison, smoothing.h)
     if reason is not None:
-        return np.zeros(0, dtype=bool)
+        return False
     low, high = _common(comparison)
     if not comparison.unsmoothed and low < high:
         smoothing = smoothing.at(min(smoothing.h, max((high - low) / 2, NARROWEST * comparison.a.lattice.cell_width)))
-    smooths = comparison.smoothers(points, smoothing)
+    middle = len(points) // 2  # first, as most often that settles it
+    return any(_enough_users(comparison, some, smoothing).any() for some in (points[middle : middle + 1], points))
+
+
+def _enough_users(comparison: Comparison, points: Floats, smoothing: Smoothing) -> Mask:
+    """At which points both sides have enough users, (n_points,)."""
+    smooths = comparison.smoothers(points, smoothing, sloped=False)
     enough = [effective_users(side, smooth.matrix) >= MIN_EFFECTIVE for side, smooth in zip(comparison.sides, smooths, strict=True)]
     return np.asarray(enough[0] & enough[1])
 

@@ -12,7 +12,7 @@ from evenscore.estimation.bands import Differences
 from evenscore.estimation.bandwidth import settle
 from evenscore.estimation.fitted_curves import within_users
 from evenscore.estimation.gaps import MIN_EFFECTIVE, ROUNDING
-from evenscore.estimation.inference import DRAWS, Singles, correlation, draw_standard
+from evenscore.estimation.inference import DRAWS, CommonNormals, Singles, correlation, draw_standard
 from evenscore.estimation.laws import Law
 from evenscore.estimation.smoothing import Smoothing, unsmoothed
 from evenscore.estimation.spreads import (
@@ -25,7 +25,6 @@ from evenscore.estimation.spreads import (
     across_correlation,
     alike_pairs,
     effective_users,
-    mixed_cells,
     number_laws,
     rate_law,
 )
@@ -47,7 +46,8 @@ class OwnCurve:
 
     points, mass, level: (n,), positions on the axis, what the group weighs there, and the curve; matrix: (n, n_cells), what makes
     it of outcome sums; around: the group's cells around its curve; scatter: how 0/1 outcomes (RateLaw) or others (Scatter) make
-    the curve vary; share, rho: how much of a user's dependence rests on what the group shows itself, and what else it is.
+    the curve vary; share: how much of a user's dependence rests on what the group shows itself; parts: how the estimates go
+    together, (n, n) each, see ``covariance``.
     """
 
     view: GroupView
@@ -58,11 +58,15 @@ class OwnCurve:
     around: Around
     scatter: RateLaw | Scatter
     share: float
-    rho: float
+    parts: tuple[Floats, ...]
 
-    def cells(self, share: float) -> Floats:
-        """The residual pairs that covariances are made of, (n_cells, n_cells)."""
-        return self.around.residual if self.around.known is None else mixed_cells(self.around, share, self.rho)
+    def covariance(self, share: float) -> Floats:
+        """How the estimates go together, (n, n): as residuals do, and of rates by how many events can tell, a share, else as a
+        user's rows would."""
+        if len(self.parts) == 1:
+            return self.parts[0]
+        seen, otherwise = self.parts
+        return share * seen + (1 - share) * otherwise
 
 
 def own_curves(views: Sequence[GroupView], smoothing: Smoothing) -> list[OwnCurve | None]:
@@ -92,11 +96,12 @@ def _own_curve(view: GroupView, smoothing: Smoothing, rho: float) -> OwnCurve | 
         around = Around.of(view, np.clip(fit, least, 1 - least))
         depend = Dependence.of(around, matrix, effective[keep])
         scatter, own = rate_law(depend, np.full(len(matrix), rho), BORROWED_EVENTS, own_fit=True)
-        share = float(np.median(own))
+        share, parts = float(np.median(own)), tuple(depend.covariance(around, part, rho) for part in (1.0, 0.0))
     else:
         around = Around.of(view, fit)
-        scatter = Scatter.of(around, matrix, effective[keep]).alone
-    return OwnCurve(view, points[keep], mass[keep] / mass[keep].sum(), level, matrix, around, scatter, share, rho)
+        whole = Scatter.of(around, matrix, effective[keep])
+        scatter, parts = whole.alone, (whole.seen @ matrix.T,)
+    return OwnCurve(view, points[keep], mass[keep] / mass[keep].sum(), level, matrix, around, scatter, share, parts)
 
 
 def turn(curve: OwnCurve | None) -> OwnCurve | None:
@@ -111,6 +116,7 @@ def turn(curve: OwnCurve | None) -> OwnCurve | None:
         level=curve.level[back],
         matrix=curve.matrix[back],
         scatter=curve.scatter.at(back),
+        parts=tuple(part[np.ix_(back, back)] for part in curve.parts),
     )
 
 
@@ -171,7 +177,7 @@ class PointPairs(Differences):
         """Which differences are shown to be less than a tolerance, at z normal quantiles."""
         return np.asarray(self.limits(z)[1] < tolerance)
 
-    def maxima(self, rng: np.random.Generator) -> Floats:
+    def maxima(self, rng: CommonNormals | np.random.Generator) -> Floats:
         """The largest of all differences, in standard errors, in draws of both curves without a difference; (DRAWS,)."""
         return self.maxima_of(draw_standard(self.corr, rng, DRAWS))
 
@@ -221,8 +227,7 @@ def point_pairs(a: OwnCurve, b: OwnCurve) -> PointPairs:
 def own_pairs(curve: OwnCurve) -> PointPairs:
     """All pairs of a point of a group's curve and a higher one: where the lower one is above, the score is not monotone."""
     low, high = np.nonzero(curve.points[:, None] < curve.points[None, :])
-    covariance = curve.matrix @ curve.cells(curve.share) @ curve.matrix.T
-    return _differences(low, high, curve.level, curve.mass, covariance, curve.scatter)
+    return _differences(low, high, curve.level, curve.mass, curve.covariance(curve.share), curve.scatter)
 
 
 def _likely_falls(level: Floats, covariance: Floats) -> Floats:
@@ -280,8 +285,7 @@ def _joint_covariance(a: OwnCurve, b: OwnCurve) -> Floats:
     """Of the estimates of both, (N, N): as residuals go together, and as a user's rows would, by how many events can tell."""
     n, share = len(a.points), min(a.share, b.share)
     joint = np.zeros((n + len(b.points),) * 2)
-    joint[:n, :n] = a.matrix @ a.cells(share) @ a.matrix.T
-    joint[n:, n:] = b.matrix @ b.cells(share) @ b.matrix.T
+    joint[:n, :n], joint[n:, n:] = a.covariance(share), b.covariance(share)
     shared = a.view.shared_pairs(b.view)
     if shared is not None:
         joint[:n, n:] = a.matrix @ _shared_cells(a, b, shared, share) @ b.matrix.T

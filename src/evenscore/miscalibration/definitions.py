@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 
 from evenscore.estimation.bandwidth import settle
-from evenscore.estimation.inference import seeded
+from evenscore.estimation.inference import CommonNormals
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.miscalibration.binned import Bins, binned_error, debiased_error, label_binned_error
 from evenscore.miscalibration.cumulative import cumulative_error
@@ -119,7 +119,7 @@ def measure_all(request: Request, views: list[GroupView], n_groups: int) -> list
     if request.smooths:
         filled = [join_cells(view, request.smoothing) for view in filled]
     backgrounds = cache(lambda: Background.each(filled, filled[:n_groups]))  # only where limits are wanted
-    measured = []
+    measured, rng = [], CommonNormals(request.seed)
     for number, (view, used) in enumerate(zip(views, filled, strict=True)):
         measure = request.measure(view, used)
         size = size_of(
@@ -129,7 +129,7 @@ def measure_all(request: Request, views: list[GroupView], n_groups: int) -> list
             alpha=request.alpha,
             interval=request.interval,
             debias=request.debias,
-            rng=seeded(request.seed, number),
+            rng=rng,
             rougher=rougher_error(used, request.smoothing, request.power) if request.interval and request.smooths else None,
         )
         measured.append(MeasuredError(view, used, measure, _without_endless(size, used)))

@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from evenscore.estimation.inference import normal_quantile
+from evenscore.estimation.inference import CommonNormals, normal_quantile
 from evenscore.miscalibration.measure import Measure, norm_of, slope_of
 from evenscore.miscalibration.noise import Background, Noise, Observed, noise_of, possible_rates
 from evenscore.tallies.view import GroupView
@@ -48,7 +48,7 @@ def size_of(
     alpha: float,
     interval: bool,
     debias: bool,
-    rng: np.random.Generator,
+    rng: CommonNormals,
     rougher: Measure | None = None,
 ) -> Size:
     """The size of a calibration error with its limits; what is not asked for is nan.
@@ -89,9 +89,11 @@ def _debiased_square(observed: Observed, plug_in: float) -> float:
     return float(np.sqrt(max(plug_in**2 - observed.measure.mean_variance(observed.view, observed.factor), 0.0)))
 
 
-def _statistics(observed: Observed, rng: np.random.Generator) -> Statistics:
+def _statistics(observed: Observed, rng: CommonNormals) -> Statistics:
     """Draws of the norm for a given true size, (DRAWS,)."""
-    measure, view = observed.measure, observed.view
+    measure, view = observed.measure.thinned(), observed.view
+    if measure is not observed.measure:
+        observed = replace(observed, measure=measure)
     norm = norm_of(measure.norm, measure.weight)
     values, size = measure.values(view), measure.estimate(view)
     shape = values / size if size > 0 else np.full_like(values, 1 / float(norm(np.ones_like(values))))

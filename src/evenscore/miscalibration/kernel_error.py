@@ -26,7 +26,9 @@ def kernel_error(view: GroupView, smoothing: Smoothing, power: int) -> Measure:
 
     The residual of a calibrated score is zero everywhere, so smoothing it costs no bias there, whatever the bandwidth.
     """
-    return _everywhere(view, smoother_at(view, view.sums.position, smoothing), power, smoothing.h)
+    position = view.sums.position
+    place = None if _as_they_are(view) else position
+    return _everywhere(view, smoother_at(view, position, smoothing), power, smoothing.h, place)
 
 
 def rougher_error(view: GroupView, smoothing: Smoothing, power: int) -> Measure | None:
@@ -39,7 +41,7 @@ def rougher_error(view: GroupView, smoothing: Smoothing, power: int) -> Measure 
     if narrow is None or _as_they_are(view):
         return None
     matrix = narrow.matrix(score, score, view.sums.W)
-    return _everywhere(view, _or_alone(view, matrix, np.arange(len(score))), power, narrow.h)
+    return _everywhere(view, _or_alone(view, matrix, np.arange(len(score))), power, narrow.h, score)
 
 
 def _rougher(view: GroupView, smoothing: Smoothing) -> Smoothing | None:
@@ -60,11 +62,20 @@ def join_cells(view: GroupView, smoothing: Smoothing) -> GroupView:
     return view.joined(min(settle(smoothing, [view], hush).h / CELLS_A_BANDWIDTH, narrow.h / FEW_CELLS))
 
 
-def _everywhere(view: GroupView, matrix: Floats, power: int, bandwidth: float) -> Measure:
-    """The error at every cell, as its people weigh."""
+def _everywhere(view: GroupView, matrix: Floats, power: int, bandwidth: float, place: Floats | None) -> Measure:
+    """The error at every cell, as its people weigh; place: where cells lie on the axis that is smoothed along, if it is."""
     fit = view.score - view.tally.centre + matrix @ view.residual
-    weight, share = view.sums.W / view.total, np.eye(len(view.sums.W))
-    return Measure(matrix, weight, norm_name(power), matrix * fit, share=share, fit=fit, detail={"bandwidth": bandwidth})
+    return Measure(
+        matrix,
+        view.sums.W / view.total,
+        norm_name(power),
+        matrix * fit,
+        share=np.eye(len(view.sums.W)),
+        fit=fit,
+        place=place,
+        reach=bandwidth,
+        detail={"bandwidth": bandwidth},
+    )
 
 
 def quantile_error(view: GroupView, smoothing: Smoothing, power: int) -> Measure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 
 FEWEST = 2.0  # effective users that the small-sample factor counts with at least
+POINTS_A_BANDWIDTH = 2  # at which noise is drawn: between them smoothed values hardly change (docs/calibration-error.md)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class Measure:
     matrix: (n_points, n_cells); values = matrix @ residual + offset. weight: (n_points,), adds up to one. norm: "l1", "l2",
     "largest" or "range". fitted: (n_points, n_cells), matrix times the expected outcome that users' outcomes are compared with.
     share: (n_points, n_cells), how much of each cell's weight makes up a point's, or None when weights are not random. variance:
-    (n_points,), where a method brings its own. fit: (n_cells,), where fitted is just the matrix times it.
+    (n_points,), where a method brings its own. fit: (n_cells,), where fitted is just the matrix times it. place: (n_points,), where
+    points lie, ascending, on the axis that values are smoothed along, and reach: the bandwidth; None where they are not smoothed.
     """
 
     matrix: Floats
@@ -35,6 +37,8 @@ class Measure:
     share: Floats | None = None
     variance: Floats | None = None
     fit: Floats | None = None
+    place: Floats | None = None
+    reach: float = np.inf
     detail: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -52,6 +56,33 @@ class Measure:
         if self.fit is not None:
             return matrix @ view.pairs.residual(self.fit, self.fit) @ matrix.T
         return view.covariance(matrix, fitted)
+
+    def thinned(self) -> Measure:
+        """The same norm with fewer points, each standing for those within half a bandwidth: for draws of smoothed noise.
+
+        A point that is not smoothed stands for itself.
+        """
+        if self.place is None:
+            return self
+        number, alone = np.floor(self.place * POINTS_A_BANDWIDTH / self.reach), (self.matrix != 0).sum(axis=1) < 2
+        starts = np.diff(number, prepend=np.nan) != 0
+        starts[alone] = True
+        starts[1:] |= alone[:-1]
+        first = np.flatnonzero(starts)
+        if len(first) == len(self.place):
+            return self
+        weight, group = np.add.reduceat(self.weight, first), np.cumsum(starts) - 1
+        middle = np.add.reduceat(self.weight * self.place, first) / np.where(weight > 0, weight, 1.0)
+        nearest = np.lexsort((np.abs(self.place - middle[group]), group))[first]
+        return replace(
+            self,
+            matrix=self.matrix[nearest],
+            weight=weight,
+            fitted=self.fitted[nearest],
+            offset=self.offset if np.ndim(self.offset) == 0 else np.asarray(self.offset)[nearest],
+            share=None if self.share is None else np.add.reduceat(self.share, first, axis=0),
+            place=self.place[nearest],
+        )
 
     def mean_variance(self, view: GroupView, factor: Floats) -> float:
         """The weighted mean of the values' variances: what noise adds to a mean square; factor: (n_points,), for few users."""

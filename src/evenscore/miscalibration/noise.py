@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from evenscore.estimation.bandwidth import by_rule
 from evenscore.estimation.gaps import ROUNDING
-from evenscore.estimation.inference import correlation, draw_standard, standard_errors
+from evenscore.estimation.inference import CommonNormals, correlation, draw_standard, standard_errors
 from evenscore.estimation.laws import Law
 from evenscore.estimation.one_side import user_correlation
 from evenscore.estimation.smoothing import Smoothing
@@ -148,7 +148,7 @@ class Noise:
         return noise
 
 
-def noise_of(observed: Observed, shape: Floats, rng: np.random.Generator) -> Noise:
+def noise_of(observed: Observed, shape: Floats, rng: CommonNormals) -> Noise:
     """The noise of a measure's values; shape: the observed values over their norm, (n_points,)."""
     measure, view, around, effective = observed.measure, observed.view, observed.around(), observed.effective
     if around.known is None:
@@ -177,7 +177,7 @@ def _tamed(law: Law, effective: Floats) -> Law:
 
 
 def _draws(
-    observed: Observed, covariance: Floats, told: float, shape: Floats, rng: np.random.Generator
+    observed: Observed, covariance: Floats, told: float, shape: Floats, rng: CommonNormals
 ) -> tuple[NDArray[np.float32], Floats]:
     """Standard normal draws of the values, and what the weights of the points do to the norm.
 

@@ -17,7 +17,7 @@ from evenscore.errors import require_alpha, require_gap, require_option
 from evenscore.estimation.comparison import join_views
 from evenscore.estimation.direction import outcomes_rise
 from evenscore.estimation.gaps import MIN_EFFECTIVE, skewed_words, tame_law
-from evenscore.estimation.inference import empirical_p, seeded
+from evenscore.estimation.inference import CommonNormals, empirical_p
 from evenscore.estimation.multiplicity import holm
 from evenscore.estimation.pairwise import index_pairs
 from evenscore.estimation.point_pairs import LIKELY, OwnCurve, PointPairs, own_curves, own_pairs, point_pairs, turn
@@ -100,15 +100,15 @@ def ordering_test(
     if direction == FALLING:
         curves = list(map(turn, curves))
     chosen = index_pairs(range(len(curves)), None if reference is None else tally.index(reference))
-    slack = tolerance or 0.0
+    slack, rng = tolerance or 0.0, CommonNormals(seed)
     pairs = [
-        order_pair((tally.groups[i], tally.groups[j]), (curves[i], curves[j]), alpha, slack, seeded(seed, i, j), direction)
+        order_pair((tally.groups[i], tally.groups[j]), (curves[i], curves[j]), alpha, slack, rng, direction)
         for i, j in chosen
     ]
     pairs = [_with_few(tally, pair) for pair in pairs] if tally.item is not None else pairs
     adjusted = holm([pair.p_value for pair in pairs])
     judged = tuple(judge_order(pair, float(p), alpha, tolerance) for pair, p in zip(pairs, adjusted, strict=True))
-    declines = _find_declines(tally, curves, alpha, slack, seed, direction)
+    declines = _find_declines(tally, curves, alpha, slack, rng, direction)
     return OrderingTest(
         pairs=judged,
         alpha=alpha,
@@ -127,7 +127,7 @@ def _with_few(tally: Tally, pair: OrderingPair) -> OrderingPair:
 
 
 def _find_declines(
-    tally: Tally, curves: list[OwnCurve | None], alpha: float, tolerance: float, seed: int, direction: str
+    tally: Tally, curves: list[OwnCurve | None], alpha: float, tolerance: float, rng: CommonNormals, direction: str
 ) -> tuple[Decline, ...]:
     """Groups whose own curve is shown to fall, or to rise where it should fall, adjusted for their number by Holm's method."""
     falls: list[tuple[int, float, PointPairs, int]] = []  # number of the group, p-value, pairs of points, the worst of them
@@ -140,7 +140,7 @@ def _find_declines(
         beyond = judged.beyond(tolerance)
         close = _close(judged, tolerance, beyond)
         worst = int(np.argmax(beyond))
-        p = _p_value(close.maxima(seeded(seed, number)), float(beyond[worst]), len(close.low)) if beyond[worst] > 0 else 1.0
+        p = _p_value(close.maxima(rng), float(beyond[worst]), len(close.low)) if beyond[worst] > 0 else 1.0
         falls.append((number, p, judged, worst))
     declines = []
     for (number, _, judged, worst), p_adjusted in zip(falls, holm([p for _, p, _, _ in falls]), strict=True):
@@ -157,7 +157,7 @@ def order_pair(
     curves: tuple[OwnCurve | None, OwnCurve | None],
     alpha: float,
     tolerance: float,
-    rng: np.random.Generator,
+    rng: CommonNormals | np.random.Generator,
     direction: str,
     only: Mask | None = None,
 ) -> OrderingPair:

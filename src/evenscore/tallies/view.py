@@ -106,8 +106,13 @@ class GroupView:
 
     @property
     def used(self) -> Ints:
-        """The cells that have labelled rows."""
-        return self.cells[self.sums.W > 0]
+        """The cells that have labelled rows, by their numbers on the lattice."""
+        return self.cells[self.occupied]
+
+    @property
+    def occupied(self) -> Ints:
+        """The same by their places among these cells."""
+        return np.flatnonzero(self.sums.W > 0)
 
     @property
     def residual(self) -> Floats:
