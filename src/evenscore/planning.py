@@ -14,13 +14,13 @@ from evenscore.decisions.rates import METRICS
 from evenscore.engines.data_or_tally import DataColumns, as_tally, given_tally
 from evenscore.errors import DataError, OptionError, require_alpha, require_gap, require_number, require_option
 from evenscore.estimation.comparison import Comparison, compare_groups
-from evenscore.estimation.gaps import Look, comparison_grid, estimate_gaps, judgeable, tame
+from evenscore.estimation.gaps import Judged, Look, comparison_grid, estimate, judgeable, tame
 from evenscore.estimation.inference import CommonNormals
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.verdict import largest
-from evenscore.parity.methods import AUTO, METHODS, components_of, detectable_gaps, draw, gather
+from evenscore.parity.methods import AUTO, METHODS, components_of, detectable_gaps, draw, gather, kinds_of
 from evenscore.simulation import simulate
 from evenscore.tables import Table, json_ready, label_text
 from evenscore.tallies.reshaping import change_sums
@@ -268,11 +268,11 @@ def _smallest_gap(comparison: Comparison, method: str, *, alpha: float, power: f
     if reason is not None:
         return np.inf
     look = Look(comparison, points, smoothing, Null.of(comparison, smoothing))
-    (process,) = estimate_gaps([look])
-    keep = tame(process, judgeable(process, comparison))
+    (estimates,) = estimate([look], *kinds_of(components_of(method)))
+    keep = tame(estimates["gap"], judgeable(estimates["gap"], comparison))
     if not keep.any():
         return np.inf
-    (evidence,) = gather(components_of(method), [look.at(keep)], [process.at(keep)])
+    (evidence,) = gather(components_of(method), [Judged(look.at(keep), estimates, keep)])
     return float(detectable_gaps(method, [draw(evidence, CommonNormals(seed), DRAWS)], alpha, power)[0])
 
 

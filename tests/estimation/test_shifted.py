@@ -26,8 +26,8 @@ def evidence_of(rate, users=(3000, 3000), rows=1, alike=0.0, seed=1):
     comparison = compare_groups(tally, 0, 1, "user")
     smoothing = comparison.settle(Smoothing(bandwidth="test"))
     comparison = comparison.joined(smoothing.h)
-    (judged,) = gaps_under_null([look_at(comparison, smoothing)])
-    return gather(components_of("combined"), [judged.look], [judged.process])[0]
+    (found,) = gaps_under_null([look_at(comparison, smoothing)], components_of("combined"))
+    return gather(components_of("combined"), [found.judged])[0]
 
 
 def gap_of(evidence):

@@ -12,7 +12,7 @@ import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.estimation.bands import shown_gaps
 from evenscore.estimation.comparison import compare_groups
-from evenscore.estimation.gaps import Look, comparison_grid, cumulative, estimate_gaps, multiscale, stack_processes
+from evenscore.estimation.gaps import Judged, Look, comparison_grid, cumulative, estimate, estimate_gaps, multiscale
 from evenscore.estimation.inference import CommonNormals
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.smoothing import Smoothing
@@ -70,11 +70,9 @@ def test_residual_processes_against_rows(case, kind):
 def test_processes_side_by_side_keep_their_covariance_and_have_that_of_rows_between_them(case):
     _, _, comparison, h, null = case
     points, _ = comparison_grid(comparison, h)
-    processes = [
-        of_one(multiscale, comparison, points, Smoothing(bandwidth=h), null),
-        of_one(cumulative, comparison, points, Smoothing(bandwidth=h), null),
-    ]
-    stacked = stack_processes(processes, null).covariance
+    (estimates,) = estimate([Look(comparison, points, Smoothing(bandwidth=h), null)], "multiscale", "cumulative")
+    processes = [estimates["multiscale"], estimates["cumulative"]]
+    stacked = estimates.whole.covariance
     n = len(processes[0].values)
     for process, block in zip(processes, (stacked[:n, :n], stacked[n:, n:]), strict=True):
         # Which users a sum rests on is told a little differently for the pooled curve that is taken away.
@@ -205,9 +203,9 @@ def test_the_family_is_each_method_by_itself():
 def test_detectable_gap_grows_with_the_power_wanted(case):
     _, _, comparison, h, null = case
     points, _ = comparison_grid(comparison, h)
-    process = of_one(estimate_gaps, comparison, points=points, smoothing=Smoothing(bandwidth=h), null=null)
     look = Look(comparison, points, Smoothing(bandwidth=h), null)
-    (evidence,) = gather(components_of("combined"), [look], [process])
+    (estimates,) = estimate([look], "gap", "cumulative")
+    (evidence,) = gather(components_of("combined"), [Judged(look, estimates, np.ones(len(points), dtype=bool))])
     drawn = draw(evidence, np.random.default_rng(0), 4000)
     gaps = [detectable_gaps("combined", [drawn], 0.05, power)[0] for power in (0.2, 0.5, 0.8, 0.95)]
     assert gaps == sorted(gaps)
@@ -355,8 +353,8 @@ def test_the_detectable_gap_is_found_four_times_in_five(method):
     least = es.parity_test(tally, method=method, both=False).minimum_detectable_gap
     comparison = compare_groups(tally, 0, 1, "user")
     smoothing = comparison.settle(Smoothing(bandwidth="test"))
-    (judged,) = gaps_under_null([look_at(comparison, smoothing)])
-    (evidence,) = gather(components_of(method), [judged.look], [judged.process])
+    (found,) = gaps_under_null([look_at(comparison, smoothing)], components_of(method))
+    (evidence,) = gather(components_of(method), [found.judged])
     drawn = draw(evidence, CommonNormals(0), 5000)
     moved = shifted_by_gaps([evidence]).z_of_gap(evidence.signs[0] * least, drawn.noise[:1000])
     limit = np.quantile(drawn.minima, 0.05)

@@ -12,7 +12,7 @@ from evenscore.estimation.gaps import Look
 from evenscore.estimation.inference import CommonNormals, correlation, draw_standard, small_sample, standard_errors
 from evenscore.estimation.kernels import Smoother
 from evenscore.estimation.laws import blocks, stack
-from evenscore.estimation.nulls import Dispersion, disperse
+from evenscore.estimation.nulls import Contrast, Dispersion, disperse
 from evenscore.estimation.spreads import NumberLaw, SideLaw, scaled_law
 from evenscore.tables import values_of
 from evenscore.tallies.view import GroupView, residual_covariance
@@ -160,8 +160,8 @@ def shown_gaps(looks: Sequence[Look]) -> list[ShownGap]:
     """For each comparison the gap at the points; the null only tells how outcomes scatter and how a user's rows go together."""
     binary = looks[0].comparison.a.tally.binary
     smooths = [look.comparison.smoothers(look.points, look.smoothing, sloped=not binary) for look in looks]
-    sides = [look.null.sides(a.matrix, b.matrix) for look, (a, b) in zip(looks, smooths, strict=True)]
-    spreads = disperse([look.null for look in looks], sides)
+    contrasts = [Contrast(a.matrix, b.matrix, (a.matrix, b.matrix)) for a, b in smooths]
+    spreads = disperse([look.null for look in looks], contrasts)
     curves = [
         _TwoCurves(look.comparison, a, b, _level(look.comparison.a, a), _level(look.comparison.b, b), spread)
         for look, (a, b), spread in zip(looks, smooths, spreads, strict=True)

@@ -6,23 +6,22 @@ residuals. All are matrices on the outcome sums of the two sides, so one covaria
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 
 from evenscore.errors import OptionError
 from evenscore.estimation.comparison import Comparison, no_overlap, overlap
 from evenscore.estimation.kernels import FEW_CELLS, SINGULAR, Smoother
-from evenscore.estimation.laws import Law, stack, within
-from evenscore.estimation.nulls import Dispersion, Null, disperse
+from evenscore.estimation.laws import Law, blocks, within
+from evenscore.estimation.nulls import Contrast, Dispersion, Null, disperse
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import Scatter, unbalanced_skewness
 from evenscore.tables import values_of
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView, quantiles
-from evenscore.types import Floats, Mask
+from evenscore.types import Floats, Ints, Mask
 from evenscore.wording import figures
 
 # What these rest on: docs/parity-tests.md (where a test looks, and its scales) and docs/lattice.md (coarse cells).
@@ -42,14 +41,21 @@ ROUNDING = 1e-12  # a variance below this share of what the outcomes could give 
 class Process(Dispersion):
     """n values that are linear in the outcome sums of the two sides, and how they spread without a gap.
 
-    values: (n,); matrix_a, matrix_b: (n, n_cells), with values = matrix_a @ Y_a - matrix_b @ Y_b up to what happens inside a cell;
-    shift: (n,) what a constant gap of 1 adds to the values.
+    values: (n,), matrix_a @ Y_a - matrix_b @ Y_b up to what happens inside a cell; shift: (n,), what a constant gap of 1 adds.
     """
 
     values: Floats
-    matrix_a: Floats
-    matrix_b: Floats
     shift: Floats
+
+    @property
+    def matrix_a(self) -> Floats:
+        """What makes the values of the outcome sums of side a, (n, n_cells)."""
+        return self.scatter_a.matrix
+
+    @property
+    def matrix_b(self) -> Floats:
+        """The same of side b."""
+        return self.scatter_b.matrix
 
     @property
     def se(self) -> Floats:
@@ -61,16 +67,35 @@ class Process(Dispersion):
         """Values in standard errors, as normal quantiles that allow for few users."""
         return self.law.z(self.values)
 
-    def at(self, keep: Mask | slice) -> Process:
+    def at(self, keep: Mask | Ints | slice) -> Process:
         """Only these."""
         if len(self.values[keep]) == len(self.values):
             return self
-        kept: dict[str, Any] = {"joint": lambda: self.covariance[keep][:, keep]}
-        for field in fields(self):
-            part = getattr(self, field.name)
-            if field.name not in kept:
-                kept[field.name] = part[keep] if isinstance(part, np.ndarray) else part.at(keep)
-        return Process(**kept)
+        return Process(
+            law=self.law.at(keep),
+            null=self.null,
+            together=self.together[keep],
+            side_a=self.side_a.at(keep),
+            side_b=self.side_b.at(keep),
+            effective_a=self.effective_a[keep],
+            effective_b=self.effective_b[keep],
+            scatter_a=self.scatter_a.at(keep),
+            scatter_b=self.scatter_b.at(keep),
+            values=self.values[keep],
+            shift=self.shift[keep],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """Processes of one comparison, one after the other, and where each kind is."""
+
+    whole: Process
+    places: Mapping[str, slice]
+
+    def __getitem__(self, kind: str) -> Process:
+        """Those of one kind."""
+        return self.whole.at(self.places[kind])
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,49 +112,75 @@ class Look:
         return replace(self, points=self.points[keep])
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A comparison that can be judged at some points: how it is looked at there, what was estimated at all of them, and which they
+    are, (n_points,)."""
+
+    look: Look
+    estimates: Estimates
+    keep: Mask
+
+    @property
+    def gap(self) -> Process:
+        """The gap at these points."""
+        return self.estimates["gap"].at(self.keep)
+
+
 @dataclass(frozen=True, eq=False)
-class Linear:
-    """n values that are linear in the outcome sums of the two sides; see ``Process``. raw: see ``Null.sides``."""
+class Linear(Contrast):
+    """n values that are linear in the outcome sums of the two sides; see ``Process``. everyone: whether they rest on all users,
+    wherever these are, so that there are always enough."""
 
     values: Floats
-    matrix_a: Floats
-    matrix_b: Floats
     shift: Floats
-    raw: tuple[Floats, ...] = ()
+    everyone: bool = False
 
 
 def estimate_gaps(looks: Sequence[Look]) -> list[Process]:
     """For each comparison the curve of side a minus that of side b at the points, around a null."""
-    gaps = []
-    for look in looks:
-        smooth_a, smooth_b = look.comparison.smoothers(look.points, look.smoothing)
-        values = _difference(look.comparison, smooth_a, smooth_b)
-        gaps.append(Linear(values, smooth_a.matrix, smooth_b.matrix, np.ones(len(look.points))))
-    return _processes(looks, gaps)
+    return [processes["gap"] for processes in estimate(looks, "gap")]
 
 
-def _processes(looks: Sequence[Look], linears: Sequence[Linear]) -> list[Process]:
-    """Values of each comparison with what chance would do to them under its null."""
-    sides = [look.null.sides(own.matrix_a, own.matrix_b, *own.raw) for look, own in zip(looks, linears, strict=True)]
-    spreads = disperse([look.null for look in looks], sides)
-    names = [field.name for field in fields(Dispersion)]
-    return [
-        Process(**values_of(spread, names), values=own.values, matrix_a=own.matrix_a, matrix_b=own.matrix_b, shift=own.shift)
-        for spread, own in zip(spreads, linears, strict=True)
-    ]
+def multiscale(looks: Sequence[Look]) -> list[Process]:
+    """For each comparison smoothed residuals of the pooled fit at h, 2h and 4h, one scale after the other.
+
+    Smoothing residuals instead of outcomes, wider scales bring no bias: the pooled fit has taken the curve away.
+    """
+    return [processes["multiscale"] for processes in estimate(looks, "multiscale")]
 
 
-def stack_processes(processes: Sequence[Process], null: Null) -> Process:
-    """Several processes of one comparison as one, one after the other."""
-    if len(processes) == 1:
-        return processes[0]
-    parts = {field.name: [getattr(process, field.name) for process in processes] for field in fields(Process)}
-    del parts["joint"]
-    whole: dict[str, Any] = {
-        name: np.concatenate(values) if isinstance(values[0], np.ndarray) else stack(values) for name, values in parts.items()
-    }
-    a, b, side_a, side_b = (whole[name] for name in ("scatter_a", "scatter_b", "side_a", "side_b"))
-    return Process(**whole, joint=lambda: null.joint_covariance(a, side_a, b, side_b))
+def cumulative(looks: Sequence[Look]) -> list[Process]:
+    """For each comparison sums up to a score of (G - p(S)) (Y - f(S)), p the share of side a among users at that score, f the
+    pooled curve."""
+    return [processes["cumulative"] for processes in estimate(looks, "cumulative")]
+
+
+def estimate(looks: Sequence[Look], *kinds: str) -> list[Estimates]:
+    """For each comparison processes of these kinds, with what chance would do to all of them under its null."""
+    linears = [[LINEAR[kind](look) for kind in kinds] for look in looks]
+    spreads = disperse([look.null for look in looks], [_end_to_end(parts) for parts in linears])
+    return [_estimates(kinds, spread, parts) for spread, parts in zip(spreads, linears, strict=True)]
+
+
+def _end_to_end(parts: Sequence[Linear]) -> Contrast:
+    if len(parts) == 1:
+        return parts[0]
+    matrix_a, matrix_b, users_a, users_b = (
+        np.concatenate(own) for own in zip(*((part.matrix_a, part.matrix_b, *part.users) for part in parts), strict=True)
+    )
+    return Contrast(matrix_a, matrix_b, (users_a, users_b))
+
+
+def _estimates(kinds: Sequence[str], spread: Dispersion, parts: Sequence[Linear]) -> Estimates:
+    places = blocks(len(part.values) for part in parts)
+    effective = {name: getattr(spread, name).copy() for name in ("effective_a", "effective_b")}
+    for part, place in zip(parts, places, strict=True):
+        if part.everyone:
+            effective["effective_a"][place] = effective["effective_b"][place] = np.inf
+    known = values_of(spread, [field.name for field in fields(Dispersion)]) | effective
+    values, shift = (np.concatenate([getattr(part, name) for part in parts]) for name in ("values", "shift"))
+    return Estimates(Process(**known, values=values, shift=shift), dict(zip(kinds, places, strict=True)))
 
 
 def gap_values(look: Look) -> Floats:
@@ -142,12 +193,10 @@ def _difference(comparison: Comparison, smooth_a: Smoother, smooth_b: Smoother) 
     return smooth_a.curve(a.Y, a.tilt) - smooth_b.curve(b.Y, b.tilt)
 
 
-def multiscale(looks: Sequence[Look]) -> list[Process]:
-    """For each comparison smoothed residuals of the pooled fit at h, 2h and 4h, one scale after the other.
-
-    Smoothing residuals instead of outcomes, wider scales bring no bias: the pooled fit has taken the curve away.
-    """
-    return _processes(looks, [_multiscale(look) for look in looks])
+def _gap(look: Look) -> Linear:
+    smooth_a, smooth_b = look.comparison.smoothers(look.points, look.smoothing)
+    values, both = _difference(look.comparison, smooth_a, smooth_b), (smooth_a.matrix, smooth_b.matrix)
+    return Linear(*both, both, values, np.ones(len(look.points)))
 
 
 def _multiscale(look: Look) -> Linear:
@@ -162,14 +211,6 @@ def _multiscale(look: Look) -> Linear:
     return _of_residuals(look, weights[0], weights[1], tilts[0] - tilts[1])
 
 
-def cumulative(looks: Sequence[Look]) -> list[Process]:
-    """For each comparison sums up to a score of (G - p(S)) (Y - f(S)), p the share of side a among users at that score, f the
-    pooled curve."""
-    processes = _processes(looks, [_cumulative(look) for look in looks])
-    everyone = [np.full(len(process.values), np.inf) for process in processes]
-    return [replace(process, effective_a=all_, effective_b=all_) for process, all_ in zip(processes, everyone, strict=True)]
-
-
 def _cumulative(look: Look) -> Linear:
     comparison = look.comparison
     a, b = comparison.a.sums, comparison.b.sums
@@ -178,7 +219,7 @@ def _cumulative(look: Look) -> Linear:
     if not comparison.unsmoothed:
         share = np.clip(comparison.among(SHARE_KERNEL, look.smoothing.h).fit(weight, a.W, degree=0), 0, 1)
     upto = _upto(weight, whole=comparison.a.lattice.discrete)
-    return _of_residuals(look, upto * (1 - share), upto * share, np.zeros(len(upto)))
+    return _of_residuals(look, upto * (1 - share), upto * share, np.zeros(len(upto)), everyone=True)
 
 
 def _upto(weight: Floats, *, whole: bool) -> Floats:
@@ -198,7 +239,7 @@ def _upto(weight: Floats, *, whole: bool) -> Floats:
     return upto
 
 
-def _of_residuals(look: Look, raw_a: Floats, raw_b: Floats, inside: Floats) -> Linear:
+def _of_residuals(look: Look, raw_a: Floats, raw_b: Floats, inside: Floats, *, everyone: bool = False) -> Linear:
     """raw_a (Y_a - F W_a) - raw_b (Y_b - F W_b) for the pooled fit F = L (Y_a + Y_b), as a matrix on Y_a and Y_b.
 
     With A = raw_a W_a - raw_b W_b these are (raw_a - A L) Y_a - (raw_b + A L) Y_b. So what the pooled fit took from the data is in
@@ -208,7 +249,10 @@ def _of_residuals(look: Look, raw_a: Floats, raw_b: Floats, inside: Floats) -> L
     a, b = look.comparison.a.sums, look.comparison.b.sums
     pooled = look.null.combine(raw_a * a.W - raw_b * b.W)
     m_a, m_b = raw_a - pooled, raw_b + pooled
-    return Linear(m_a @ a.Y - m_b @ b.Y + inside, m_a, m_b, m_a @ a.W, (raw_a, raw_b))
+    return Linear(m_a, m_b, (raw_a, raw_b), m_a @ a.Y - m_b @ b.Y + inside, m_a @ a.W, everyone)
+
+
+LINEAR: dict[str, Callable[[Look], Linear]] = {"gap": _gap, "multiscale": _multiscale, "cumulative": _cumulative}
 
 
 # Where to look

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenscore.estimation.comparison import Comparison
 from evenscore.estimation.inference import correlation as _correlation
-from evenscore.estimation.laws import Law, blocks, stack
+from evenscore.estimation.laws import Law, blocks
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import (
     BORROWED_EVENTS,
@@ -31,15 +31,27 @@ OneSide = Dependence | Scatter
 
 
 @dataclass(frozen=True, eq=False)
+class Contrast:
+    """n differences matrix_a @ Y_a - matrix_b @ Y_b of the outcome sums of two sides, (n, n_cells) each.
+
+    users: which users of a and of b they rest on, (n, n_cells) each: these matrices, or, where they take a pooled curve away as
+    well, what they are without it.
+    """
+
+    matrix_a: Floats
+    matrix_b: Floats
+    users: tuple[Floats, Floats]
+
+
+@dataclass(frozen=True, eq=False)
 class Dispersion:
     """How n differences of two sides spread under a null: their law, and each side's law and effective users.
 
-    joint: makes their covariance, (n, n), which not all who ask for the law need. together: the correlation of the two sides, of
-    users that both have, (n,). scatter_a, scatter_b: what it is all made of.
+    together: the correlation of the two sides, of users that both have, (n,). scatter_a, scatter_b: what it is all made of.
     """
 
     law: Law
-    joint: Callable[[], Floats]
+    null: Null
     together: Floats
     side_a: SideLaw
     side_b: SideLaw
@@ -50,8 +62,8 @@ class Dispersion:
 
     @cached_property
     def covariance(self) -> Floats:
-        """How they go together, (n, n)."""
-        return self.joint()
+        """How they go together, (n, n), which not all who ask for the law need."""
+        return self.null.joint_covariance(self.scatter_a, self.side_a, self.scatter_b, self.side_b)
 
     @property
     def corr(self) -> Floats:
@@ -85,18 +97,6 @@ class Null:
             shared = comparison.cross.residual(fit, fit)
             alike = None if a.known is None else alike_pairs(comparison.cross, fit, fit)
         return cls(fit, a, b, shared, alike, partial(comparison.combine_fits, smoothing=smoothing))
-
-    def sides(
-        self, matrix_a: Floats, matrix_b: Floats, raw_a: Floats | None = None, raw_b: Floats | None = None
-    ) -> tuple[OneSide, OneSide]:
-        """How outcomes scatter in the two sides of the differences matrix_a @ Y_a - matrix_b @ Y_b.
-
-        raw_a, raw_b: (n, n_cells), which users the values rest on, when the matrices take a pooled curve away as well.
-        """
-        effective_a = effective_users(self.a.view, matrix_a if raw_a is None else raw_a)
-        effective_b = effective_users(self.b.view, matrix_b if raw_b is None else raw_b)
-        kind = Scatter if self.a.known is None else Dependence
-        return kind.of(self.a, matrix_a, effective_a), kind.of(self.b, matrix_b, effective_b)
 
     def together(self, a: OneSide, side_a: SideLaw, b: OneSide, side_b: SideLaw) -> Floats:
         """The correlation of the two sides of each difference, of users that both have, (n,)."""
@@ -138,30 +138,34 @@ class Null:
         return a.seen @ a.matrix.T, b.seen @ b.matrix.T, shared
 
 
-def disperse(nulls: Sequence[Null], sides: Sequence[tuple[OneSide, OneSide]]) -> list[Dispersion]:
+def disperse(nulls: Sequence[Null], contrasts: Sequence[Contrast]) -> list[Dispersion]:
     """The joint spread of the differences of each of several comparisons: their laws all at once, end to end."""
-    places = blocks(len(a.matrix) for a, _ in sides)
-    laws = _side_laws(*(stack([side.alone for side in own]) for own in zip(*sides, strict=True)))
-    own_laws = [tuple(law.at(place) for law in laws) for place in places]
-    correlations = [
-        null.together(a, side_a, b, side_b) for null, (a, b), (side_a, side_b) in zip(nulls, sides, own_laws, strict=True)
-    ]
+    arounds = [null.a for null in nulls] + [null.b for null in nulls]
+    matrices = [own.matrix_a for own in contrasts] + [own.matrix_b for own in contrasts]
+    users = [own.users[0] for own in contrasts] + [own.users[1] for own in contrasts]
+    effective = [effective_users(around.view, matrix) for around, matrix in zip(arounds, users, strict=True)]
+    whole, sides = _scatter(arounds, matrices, effective)
+    places = blocks(len(own.matrix_a) for own in contrasts)
+    n = places[-1].stop
+    laws = _side_laws(whole.at(slice(None, n)), whole.at(slice(n, None)))
+    of_pairs = [(laws[0].at(place), laws[1].at(place)) for place in places]
+    pairs = list(zip(nulls, sides[: len(nulls)], sides[len(nulls) :], of_pairs, strict=True))
+    together = [null.together(a, side_a, b, side_b) for null, a, b, (side_a, side_b) in pairs]
     size = laws[0].law.se * laws[1].law.se
-    differences = laws[0].law.minus(laws[1].law, np.concatenate(correlations) * size)
+    law = laws[0].law.minus(laws[1].law, np.concatenate(together) * size)
     return [
-        Dispersion(
-            differences.at(place),
-            partial(null.joint_covariance, a, side_a, b, side_b),
-            together,
-            side_a,
-            side_b,
-            a.effective,
-            b.effective,
-            a,
-            b,
-        )
-        for null, (a, b), (side_a, side_b), together, place in zip(nulls, sides, own_laws, correlations, places, strict=True)
+        Dispersion(law.at(place), null, own, side_a, side_b, a.effective, b.effective, a, b)
+        for (null, a, b, (side_a, side_b)), own, place in zip(pairs, together, places, strict=True)
     ]
+
+
+def _scatter(
+    arounds: Sequence[Around], matrices: Sequence[Floats], effective: Sequence[Floats]
+) -> tuple[OneSide, Sequence[OneSide]]:
+    """How outcomes scatter in several sides, end to end and each by itself."""
+    if arounds[0].known is None:
+        return Scatter.each(arounds, matrices, effective)
+    return Dependence.each(arounds, matrices, effective)
 
 
 def _side_laws(a: OneSide, b: OneSide) -> tuple[SideLaw, SideLaw]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from evenscore.estimation.inference import small_sample
-from evenscore.estimation.laws import Law, within
+from evenscore.estimation.laws import Law, blocks, stack, within
 from evenscore.estimation.side_laws import NumberLaw as NumberLaw
 from evenscore.estimation.side_laws import RateLaw as RateLaw
 from evenscore.estimation.side_laws import SideLaw as SideLaw
@@ -125,50 +125,96 @@ class Dependence:
     @classmethod
     def of(cls, around: Around, matrix: Floats, effective: Floats) -> Dependence:
         """From residuals around a fit."""
-        assert around.known is not None
-        sums, rate = around.view.sums, within(around.fit)
-        size = np.sqrt(rate * (1 - rate))
-        squares, seen, alike = matrix * matrix, matrix @ around.residual, ((matrix * size) @ around.view.pairs.ww) * size
-        base, weight, rows, rates = np.array([around.known, sums.V0, around.rows, sums.V0 * rate]) @ squares.T
-        third = around.cubes * rate * (1 - rate) * (1 - 2 * rate)
-        cubes, third = np.array([around.cubes, third]) @ (squares * matrix).T
-        between = np.einsum("jc,jc->j", seen, matrix) - rows
-        potential = np.maximum(np.einsum("jc,jc->j", alike, matrix) - base, 0)
+        return cls.each([around], [matrix], [effective])[1][0]
+
+    @classmethod
+    def each(
+        cls, arounds: Sequence[Around], matrices: Sequence[Floats], effective: Sequence[Floats]
+    ) -> tuple[Dependence, list[Dependence]]:
+        """Of several sides: all end to end, without cells, and each by itself. What is small for one is done for all at once."""
+        made = [_products(around, matrix) for around, matrix in zip(arounds, matrices, strict=True)]
+        base, weight, rows, rates, cubes, third, shown, alike = _end_to_end([sums for sums, _, _ in made])
+        users = _end_to_end(effective)
+        potential = np.maximum(alike - base, 0)
         most = np.zeros_like(base)
         if not (potential > 0).all():
-            most = np.maximum(_ratio(quadratic(matrix, around.view.pairs.ww), weight) - 1, 0)
-        enough = effective > 1 + 1e-9
-        return cls(
-            effective=effective,
+            squares = [quadratic(matrix, around.view.pairs.ww) for around, matrix in zip(arounds, matrices, strict=True)]
+            most = np.maximum(_ratio(_end_to_end(squares), weight) - 1, 0)
+        enough = users > 1 + 1e-9
+        whole = cls(
+            effective=users,
             base=base,
-            between=np.where(enough, between, 0.0) * np.where(enough, small_sample(effective), 1.0) ** 2,
+            between=np.where(enough, shown - rows, 0.0) * np.where(enough, small_sample(users), 1.0) ** 2,
             potential=potential,
             most=most,
-            events=4 * effective * _ratio(base, weight),
+            events=4 * users * _ratio(base, weight),
             weight=weight,
             cubes=cubes,
             rate=_ratio(rates, weight),
             third=third,
-            matrix=matrix,
-            seen=seen,
-            alike=alike,
+            matrix=(none := np.zeros((len(users), 0))),
+            seen=none,
+            alike=none,
         )
+        places = blocks(map(len, matrices))
+        return whole, [
+            whole.at(place).on_cells(matrix, seen, alike)
+            for place, matrix, (_, seen, alike) in zip(places, matrices, made, strict=True)
+        ]
 
     @property
     def alone(self) -> Dependence:
         """The same without cells, to be put together with those of others."""
         none = self.matrix[:, :0]
-        return replace(self, matrix=none, seen=none, alike=none)
+        return self.on_cells(none, none, none)
 
     def at(self, keep: Mask | Ints | slice) -> Dependence:
         """Only these."""
-        return Dependence(*(getattr(self, field.name)[keep] for field in fields(self)))
+        return Dependence(*[getattr(self, name)[keep] for name in Dependence.__slots__])
+
+    def on_cells(self, matrix: Floats, seen: Floats, alike: Floats) -> Dependence:
+        """The same with these cells."""
+        return Dependence(
+            self.effective,
+            self.base,
+            self.between,
+            self.potential,
+            self.most,
+            self.events,
+            self.weight,
+            self.cubes,
+            self.rate,
+            self.third,
+            matrix,
+            seen,
+            alike,
+        )
 
     def covariance(self, around: Around, share: float, rho: float) -> Floats:
         """How the estimates go together, (n, n): those of ``mixed_cells``."""
         assert around.known is not None
         cells = share * self.seen + (1 - share) * rho * self.alike + (1 - share) * (1 - rho) * (self.matrix * around.known)
         return cells @ self.matrix.T
+
+
+def _products(around: Around, matrix: Floats) -> tuple[Floats, Floats, Floats]:
+    """Of one side what ``Dependence.each`` is made of, (8, n) in its order, and l times the residual pairs and ``alike_pairs``."""
+    assert around.known is not None
+    sums, rate = around.view.sums, within(around.fit)
+    size = np.sqrt(rate * (1 - rate))
+    squares, seen, alike = matrix * matrix, matrix @ around.residual, ((matrix * size) @ around.view.pairs.ww) * size
+    made = np.empty((8, len(matrix)))
+    made[:4] = np.array([around.known, sums.V0, around.rows, sums.V0 * rate]) @ squares.T
+    squares *= matrix
+    made[4:6] = np.array([around.cubes, around.cubes * rate * (1 - rate) * (1 - 2 * rate)]) @ squares.T
+    for number, product in ((6, seen), (7, alike)):
+        np.einsum("jc,jc->j", product, matrix, out=made[number])
+    return made, seen, alike
+
+
+def _end_to_end(parts: Sequence[Floats]) -> Floats:
+    """Parts (..., n) one after the other."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
 
 def common_correlation(*sides: Dependence) -> Floats:
@@ -305,6 +351,14 @@ class Scatter:
             doubt = effect * (fourth.sum() / higher.Q0.sum() / spread**2 - 1) * higher.Q0.sum() / sums.V0.sum() ** 2
         wide = (tail, spread, doubt)
         return cls(effective, variance, row_variance, skewness, kurtosis, cubes, quarts, effect, *wide, matrix, seen)
+
+    @classmethod
+    def each(
+        cls, arounds: Sequence[Around], matrices: Sequence[Floats], effective: Sequence[Floats]
+    ) -> tuple[Scatter, list[Scatter]]:
+        """Of several sides: all end to end, without cells, and each by itself."""
+        made = [cls.of(*own) for own in zip(arounds, matrices, effective, strict=True)]
+        return stack([own.alone for own in made]), made
 
     @property
     def alone(self) -> Scatter:

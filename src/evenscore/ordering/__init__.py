@@ -102,8 +102,7 @@ def ordering_test(
     chosen = index_pairs(range(len(curves)), None if reference is None else tally.index(reference))
     slack, rng = tolerance or 0.0, CommonNormals(seed)
     pairs = [
-        order_pair((tally.groups[i], tally.groups[j]), (curves[i], curves[j]), alpha, slack, rng, direction)
-        for i, j in chosen
+        order_pair((tally.groups[i], tally.groups[j]), (curves[i], curves[j]), alpha, slack, rng, direction) for i, j in chosen
     ]
     pairs = [_with_few(tally, pair) for pair in pairs] if tally.item is not None else pairs
     adjusted = holm([pair.p_value for pair in pairs])

@@ -167,10 +167,11 @@ def parity_family(
     """
     comparison = compare_groups(tally, group_a, group_b, weighting)
     smoothing = comparison.settle(Smoothing(degree, kernel, bandwidth))
-    (gap,) = gaps_under_null([look_at(comparison.joined(smoothing.h), smoothing)])
+    shares = components_of(*methods)
+    (gap,) = gaps_under_null([look_at(comparison.joined(smoothing.h), smoothing)], shares)
     if isinstance(gap, str):
         return dict.fromkeys(methods, np.nan)
-    (evidence,) = gather(components_of(*methods), [gap.look], [gap.process])
+    (evidence,) = gather(shares, [gap.judged])
     return family(methods, draw(evidence, CommonNormals(seed), DRAWS), gap.process.z)
 
 

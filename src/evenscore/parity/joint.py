@@ -22,6 +22,7 @@ NOISE_BYTES = 1 << 29
 FEWEST_DRAWS = 1000
 MOST_DRAWN = 20_000  # draws times pairs: with many pairs fewer draws of each will do
 RIDGE = 1e-12
+NOTHING = 1e-20  # of a row's largest number: the tails of a kernel would be subnormal floats, which take many times as long
 CELLS_A_BANDWIDTH, FEWEST_CELLS = 4, 64  # of joined cells that noise is drawn at: it only says how pairs go together
 MAX_STACKED = 2048  # cells of all groups together, beyond which one covariance for groups that share users is too large
 
@@ -119,7 +120,9 @@ class JointDraws:
 
 def _side(matrix: Floats, se: Floats, noise: Singles) -> Singles:
     """What noise at the cells makes of one side's part of a process, (n, draws), with the standard errors of the test."""
-    drawn = np.ldexp(matrix, -_row_powers(matrix)[:, None]).astype(np.float32) @ noise
+    scaled = np.ldexp(matrix, -_row_powers(matrix)[:, None])
+    scaled[np.abs(scaled) < NOTHING] = 0.0
+    drawn = scaled.astype(np.float32) @ noise
     drawn *= _ratio(se, _deviations(drawn))[:, None]
     return drawn
 

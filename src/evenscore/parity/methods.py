@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from evenscore.estimation.comparison import Comparison
-from evenscore.estimation.gaps import Look, Process, cumulative, judgeable, multiscale, stack_processes, tame
+from evenscore.estimation.gaps import Judged, Process, judgeable, tame
 from evenscore.estimation.inference import (
     RESOLVED,
     CommonNormals,
@@ -27,7 +27,7 @@ from evenscore.estimation.nulls import Null
 from evenscore.estimation.pairwise import POWER
 from evenscore.estimation.shifted import RowsAlike, Shifted
 from evenscore.estimation.spreads import RateLaw
-from evenscore.types import Floats, Mask
+from evenscore.types import Floats, Ints, Mask
 
 CORRECTIONS = {"bonferroni": bonferroni, "holm": holm, "bh": benjamini_hochberg}
 # Which statistics a method looks at, and the share of the level that each gets. The supremum finds local gaps, the sum of squares
@@ -39,6 +39,7 @@ COMPONENTS = {
     "cumulative": {"cumulative": 1.0},
     "combined": {"sup": 0.6, "l2": 0.2, "cumulative": 0.2},
 }
+KINDS = {"sup": "gap", "l2": "gap", "multiscale": "multiscale", "cumulative": "cumulative"}
 METHODS = (*COMPONENTS, *CORRECTIONS)
 AUTO = "combined"
 POWER_SHARE = 5  # of the draws one in so many shows with which probability a gap is found
@@ -62,12 +63,13 @@ class Component:
     share: float = 1.0
 
     def value(self, z: Floats | Singles) -> Floats:
-        """The statistic, (...), of normal quantiles (..., n)."""
+        """The statistic, (...), of normal quantiles (..., n), in their precision."""
+        values = z.T  # as draws lie in memory, so that sums run along them
         if self.size is None:
-            doubles = z.astype(np.float64, copy=False)  # beforehand: in pieces, as the sum would do it, takes longer
-            return np.asarray(np.einsum("...j,...j", doubles, doubles))
-        sized = z if (self.size == 1).all() else z * self.size.astype(z.dtype)
-        return np.asarray(np.maximum(sized.max(axis=-1), -sized.min(axis=-1)), dtype=np.float64)
+            return np.asarray(np.einsum("j...,j...->...", values, values))
+        if not (self.size == 1).all():
+            values = (values.T * self.size.astype(z.dtype)).T
+        return np.asarray(np.abs(values).max(axis=0))
 
 
 @dataclass(frozen=True)
@@ -134,28 +136,23 @@ def components_of(*methods: str) -> dict[str, float]:
     return dict.fromkeys((name for method in methods for name in components_of(method)), 1.0)
 
 
-def gather(shares: Mapping[str, float], looks: Sequence[Look], gaps: Sequence[Process]) -> list[Evidence]:
-    """For each comparison the evidence for methods with these components, given the gap at the points that can be judged."""
-    others: list[dict[str, Process]] = [{} for _ in gaps]  # others than the gap itself
-    if "cumulative" in shares:
-        for own, process in zip(others, cumulative(looks), strict=True):
-            variance = process.law.variance
-            own["cumulative"] = process.at(variance > 1e-12 * variance.max())
-    smoothed = [number for number, look in enumerate(looks) if not look.comparison.unsmoothed]
-    if "multiscale" in shares and smoothed:
-        wider = multiscale([looks[number] for number in smoothed])
-        for number, process in zip(smoothed, wider, strict=True):
-            others[number]["multiscale"] = process.at(tame(process, judgeable(process, looks[number].comparison)))
-    every = zip(looks, gaps, others, strict=True)
-    return [_evidence(look, [(name, share, own.get(name, gap)) for name, share in shares.items()]) for look, gap, own in every]
+def kinds_of(shares: Mapping[str, float]) -> list[str]:
+    """The kinds of processes that these components look at, and the gap, which tells where a comparison can be judged."""
+    return list(dict.fromkeys(["gap", *(KINDS[name] for name in shares)]))
 
 
-def _evidence(look: Look, parts: Sequence[tuple[str, float, Process]]) -> Evidence:
-    """Of one comparison, from the name, the share and the process of each component; the same process stands once."""
-    distinct = list({id(process): process for _, _, process in parts}.values())
-    places = dict(zip(map(id, distinct), blocks(len(process.values) for process in distinct), strict=True))
-    components = [_component(name, share, places[id(process)], process) for name, share, process in parts]
-    process = stack_processes(distinct, look.null)
+def gather(shares: Mapping[str, float], judged: Sequence[Judged]) -> list[Evidence]:
+    """For each comparison the evidence for methods with these components, of which ``kinds_of`` were estimated."""
+    return [_evidence(own, shares) for own in judged]
+
+
+def _evidence(judged: Judged, shares: Mapping[str, float]) -> Evidence:
+    look, estimates = judged.look, judged.estimates
+    kinds = {name: "gap" if KINDS[name] == "multiscale" and look.comparison.unsmoothed else KINDS[name] for name in shares}
+    chosen = {kind: _chosen(judged, kind) for kind in dict.fromkeys(kinds.values())}
+    columns = dict(zip(chosen, blocks(map(len, chosen.values())), strict=True))
+    process = estimates.whole.at(np.concatenate(list(chosen.values())))
+    components = [_component(name, share, columns[kinds[name]], process) for name, share in shares.items()]
     a, b = look.comparison.sides
     return Evidence(
         comparison=look.comparison,
@@ -172,7 +169,21 @@ def _evidence(look: Look, parts: Sequence[tuple[str, float, Process]]) -> Eviden
     )
 
 
-def _component(name: str, share: float, columns: slice, process: Process) -> Component:
+def _chosen(judged: Judged, kind: str) -> Ints:
+    """The numbers of the values of one kind that can be judged, among all that were estimated."""
+    place = judged.estimates.places[kind]
+    if kind == "gap":
+        return place.start + np.flatnonzero(judged.keep)
+    process = judged.estimates[kind]
+    if kind == "cumulative":
+        variance = process.law.variance
+        return place.start + np.flatnonzero(variance > 1e-12 * variance.max())
+    return place.start + np.flatnonzero(tame(process, judgeable(process, judged.look.comparison)))
+
+
+def _component(name: str, share: float, columns: slice, stacked: Process) -> Component:
+    process = stacked.at(columns)
+
     def corr() -> Floats:  # which only far tails need
         return correlation(process.covariance)
 

@@ -34,10 +34,10 @@ def joint_p_value(
     smallest = min(p_parity / (1 - SHARE), p_order / SHARE)
     if method in CORRECTIONS:
         return min(1.0, smallest)
-    (gap,) = gaps_under_null([look_at(comparison, comparison.settle(Smoothing()))])
+    (gap,) = gaps_under_null([look_at(comparison, comparison.settle(Smoothing()))], components_of(method))
     if isinstance(gap, str):
         return min(1.0, smallest)
-    (evidence,) = gather(components_of(method), [gap.look], [gap.process])
+    (evidence,) = gather(components_of(method), [gap.judged])
     noise = draw_standard(_stacked_correlation(evidence, gap.look.null, curves), rng, DRAWS)
     n = len(evidence.z)
     of_parity, of_order = evidence.single(evidence.statistics(noise[:, :n])), pairs.maxima_of(noise[:, n:])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +10,18 @@ import numpy as np
 from evenscore.estimation.bands import ShownGap, bands, shown_gaps
 from evenscore.estimation.bandwidth import narrow_words
 from evenscore.estimation.comparison import Comparison, Sides
-from evenscore.estimation.gaps import Look, Process, comparison_grid, estimate_gaps, fine_enough, gap_values, judgeable, tame
+from evenscore.estimation.gaps import (
+    Estimates,
+    Judged,
+    Look,
+    Process,
+    comparison_grid,
+    estimate,
+    fine_enough,
+    gap_values,
+    judgeable,
+    tame,
+)
 from evenscore.estimation.inference import (
     DRAWS,
     CommonNormals,
@@ -35,6 +46,7 @@ from evenscore.parity.methods import (
     detectable_gaps,
     draw,
     gather,
+    kinds_of,
 )
 from evenscore.parity.parity_result import PairTest
 from evenscore.parity.tolerances import ToleranceTest, exceeded_tolerances, largest_gap
@@ -111,7 +123,7 @@ class Tested:
 def _test_pairs(comparisons: Sequence[Comparison], options: Options) -> list[Tested]:
     """Comparisons before adjustment."""
     looks, bands = zip(*(_look(comparison, options) for comparison in comparisons), strict=True)
-    gaps = gaps_under_null(looks)
+    gaps = gaps_under_null(looks, components_of(options.method))
     judged = [(gap, band) for gap, band in zip(gaps, bands, strict=True) if not isinstance(gap, str)]
     tested = iter(_test_gaps([gap for gap, _ in judged], [band for _, band in judged], options) if judged else [])
     return [
@@ -147,21 +159,28 @@ def look_at(comparison: Comparison, smoothing: Smoothing, grid: Floats | None = 
 class GapUnderNull:
     """Where a pair can be judged, and the gap there with the null imposed."""
 
-    look: Look
+    judged: Judged
     process: Process
     left_out: int
     too_coarse: int
     too_rare: str
 
+    @property
+    def look(self) -> Look:
+        """How it is looked at there."""
+        return self.judged.look
 
-def gaps_under_null(looks: Sequence[Look | str]) -> list[GapUnderNull | str]:
-    """For each comparison the gap at the points that can be judged, or the reason why there are none."""
+
+def gaps_under_null(looks: Sequence[Look | str], shares: Mapping[str, float]) -> list[GapUnderNull | str]:
+    """For each comparison the gap at the points that can be judged, or the reason why there are none; shares: the components for
+    which evidence is to be gathered there."""
     known = [look for look in looks if isinstance(look, Look)]
-    processes = iter(estimate_gaps(known) if known else [])
-    return [look if isinstance(look, str) else _where_judged(look, next(processes)) for look in looks]
+    estimates = iter(estimate(known, *kinds_of(shares)) if known else [])
+    return [look if isinstance(look, str) else _where_judged(look, next(estimates)) for look in looks]
 
 
-def _where_judged(look: Look, process: Process) -> GapUnderNull | str:
+def _where_judged(look: Look, estimates: Estimates) -> GapUnderNull | str:
+    process = estimates["gap"]
     able = judgeable(process, look.comparison)
     if not able.any():
         return why_not(look.comparison, process)
@@ -172,13 +191,14 @@ def _where_judged(look: Look, process: Process) -> GapUnderNull | str:
     keep = is_tame & fine_enough(look, process)
     if not keep.any():
         return too_coarse_words(look.comparison.a.tally, look.smoothing)
-    return GapUnderNull(look.at(keep), process.at(keep), int((~able).sum()), int((is_tame & ~keep).sum()), rare)
+    judged = Judged(look.at(keep), estimates, keep)
+    return GapUnderNull(judged, process.at(keep), int((~able).sum()), int((is_tame & ~keep).sum()), rare)
 
 
 def _test_gaps(gaps: Sequence[GapUnderNull], widths: Sequence[Smoothing], options: Options) -> list[Tested]:
     """Comparisons that can be judged; widths: how what is shown of each is smoothed."""
     rng, looks = CommonNormals(options.seed), [gap.look for gap in gaps]
-    evidence = gather(components_of(options.method), looks, [gap.process for gap in gaps])
+    evidence = gather(components_of(options.method), [gap.judged for gap in gaps])
     drawn = [draw(own, rng, options.draws) for own in evidence]
     tested = [Tested(_test_equality(gap, own, options), own.evidence) for gap, own in zip(gaps, drawn, strict=True)]
     looks = [replace(look, smoothing=width) for look, width in zip(looks, widths, strict=True)]
