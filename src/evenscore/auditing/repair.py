@@ -120,7 +120,8 @@ def find_repair(
     try:
         fitted, tested = (read_split(split) for split in (FITTED, TESTED))
         calibrator = calibrate(fitted, weighting=weighting, shrink=True)
-        asked: dict[str, Any] = {"alpha": alpha, "tolerance": tolerance, "reference": reference}
+        # Of the audit only its own weighting is told of a repair, so the other is not tested.
+        asked: dict[str, Any] = {"alpha": alpha, "tolerance": tolerance, "reference": reference, "both": False}
         found = verify(calibrator, tested, **asked, weighting=weighting, seed=seed, on_unknown="pooled", same_scale=same_scale)
         after = calibrated_tally(tested, calibrator, "pooled")
     except EvenscoreError as error:

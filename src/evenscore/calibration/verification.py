@@ -270,6 +270,7 @@ def verify(
     reference: Any = None,
     weighting: str | None = None,
     same_scale: bool | None = None,
+    both: bool = True,
     seed: int = 0,
     **options: Any,
 ) -> Verification:
@@ -290,7 +291,7 @@ def verify(
         The secret that ``es.calibrate(..., remember_users=...)`` was given: fitted users are recognised and refused.
     unseen
         True: you vouch that none of these users was fitted on; needed when there is neither a split nor a key.
-    method, tolerance, alpha, reference, weighting, seed
+    method, tolerance, alpha, reference, weighting, both, seed
         As for ``es.parity_test``; the ordering test has the same tolerance. A reference compares each group with that one only.
     options
         More arguments for ``es.tally``, such as ``nulls``.
@@ -327,8 +328,8 @@ def verify(
     counted = calibrator.reference is None and tally.n_rows != tally.n_users
     shared: dict[str, Any] = {"tolerance": tolerance, "alpha": alpha, "reference": reference, "weighting": weighting, "seed": seed}
     verification = Verification(
-        before=parity_test(tally, method=method, **shared),
-        after=parity_test(repaired, method=method, **shared),
+        before=parity_test(tally, method=method, both=both, **shared),
+        after=parity_test(repaired, method=method, both=both, **shared),
         ordering_before=ordering_test(tally, **shared),
         ordering_after=ordering_test(repaired, **shared),
         accuracy=accuracies(tally, calibrator, on_unknown, weighting, alpha, same_scale),

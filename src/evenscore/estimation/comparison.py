@@ -12,7 +12,7 @@ import numpy as np
 from evenscore.errors import hush
 from evenscore.estimation.bandwidth import NARROWEST, finer_words, settle
 from evenscore.estimation.kernels import Smoother, inverse_weight
-from evenscore.estimation.smoothing import AmongCells, Smoothing, unsmoothed
+from evenscore.estimation.smoothing import CellFits, Smoothing, unsmoothed
 from evenscore.tallies.pairs import PairMatrices
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
@@ -107,19 +107,19 @@ class Comparison:
         """The curve of both sides together at the cells, (n_cells,); a cell that nothing can be fitted at has its mean."""
         if self.unsmoothed:
             return self.outcome * inverse_weight(self.weight)
-        return self.among(smoothing.kernel, smoothing.h).fit(self.weight, self.outcome, smoothing.degree)
+        return self.fits(smoothing).fit(self.outcome)
 
     def combine_fits(self, values: Floats, smoothing: Smoothing) -> Floats:
         """values @ L, (n, n_cells), with L what makes the same of the summed outcomes; values: (n, n_cells)."""
         if self.unsmoothed:
             return values * inverse_weight(self.weight)
-        return self.among(smoothing.kernel, smoothing.h).combine(values, self.weight, smoothing.degree)
+        return self.fits(smoothing).combine(values)
 
     @cached_property
-    def among(self) -> Callable[[str, float], AmongCells]:
-        """The cells seen from each other, with a kernel and a bandwidth; made once for all fits at the cells."""
-        position = self.position
-        return lru_cache(maxsize=1)(lambda kernel, h: Smoothing(0, kernel, h).among(position))
+    def fits(self) -> Callable[[Smoothing], CellFits]:
+        """Fits of both sides together at the cells, with a bandwidth that is a number; made once for all that is fitted so."""
+        position, weight = self.position, self.weight
+        return lru_cache(maxsize=1)(lambda smoothing: smoothing.fits_at(position, weight))
 
 
 class Sides:

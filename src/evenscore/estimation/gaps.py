@@ -217,7 +217,7 @@ def _cumulative(look: Look) -> Linear:
     weight = a.W + b.W
     share = np.divide(a.W, weight, out=np.zeros_like(weight), where=weight > 0)
     if not comparison.unsmoothed:
-        share = np.clip(comparison.among(SHARE_KERNEL, look.smoothing.h).fit(weight, a.W, degree=0), 0, 1)
+        share = np.clip(comparison.fits(replace(look.smoothing, kernel=SHARE_KERNEL)).means(a.W), 0, 1)
     upto = _upto(weight, whole=comparison.a.lattice.discrete)
     return _of_residuals(look, upto * (1 - share), upto * share, np.zeros(len(upto)), everyone=True)
 
@@ -329,13 +329,14 @@ def hidden_gap(look: Look, process: Process) -> Floats:
     # difference, and then a bend that they share looks like a gap that more users would make significant.
     comparison, points = look.comparison, look.points
     start, width = comparison.a.lattice.axis_edges[comparison.a.cells], comparison.a.sums.width
+    middle = comparison.position[len(start) // 2]  # so that squares are of distances, wherever the axis begins
     moments = []
     for side, matrix in ((comparison.a, process.matrix_a), (comparison.b, process.matrix_b)):
-        sums = side.sums
+        sums, place = side.sums, side.sums.position - middle
         inside = np.maximum(width**2 / 12 - (sums.position - start - width / 2) ** 2, 0.0)
-        weight = matrix * sums.W  # times small-sample factors, which the ratio takes away
-        squares = (sums.position - points[:, None]) ** 2 + inside
-        moments.append((weight * squares).sum(axis=1) / weight.sum(axis=1))
+        # Matrices have small-sample factors, which the ratio takes away.
+        squares, sides, weight = (matrix @ (sums.W * np.stack([place**2 + inside, place, np.ones_like(place)])).T).T
+        moments.append((squares - 2 * (points - middle) * sides) / weight + (points - middle) ** 2)
     return (moments[0] - moments[1]) * _bend(comparison, points, 2 * look.smoothing.h)
 
 

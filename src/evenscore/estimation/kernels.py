@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenscore.errors import OptionError, require_option, shortened
-from evenscore.types import Floats, Ints, Mask
+from evenscore.types import Floats, Ints
 
 DEGREES = (0, 1, 2)  # Nadaraya-Watson, local linear, local quadratic
 SIDES = ("both", "right", "left")
 SINGULAR = 1e-9  # a local design is taken as singular below this share of its leading moment
 TINY = 1e-100  # a point with less kernel weight than this has nobody near
+PEAK = 1 / np.sqrt(2 * np.pi)  # of a normal density
 FEW_CELLS = 3  # bandwidths narrower than this many cells see nothing of what happens inside a cell
 
 
@@ -33,7 +34,7 @@ def _normal(u: Floats) -> Floats:
         k = np.asarray(u * u)
         k *= -0.5
         np.exp(k, out=k)
-        k /= np.sqrt(2 * np.pi)
+        k *= PEAK
     return k
 
 
@@ -185,16 +186,14 @@ def local_fits(k: Floats, u: Floats, weight: Floats, outcome: Floats, degree: in
     return np.sum([entry * target for entry, target in zip(first, targets, strict=True)], axis=0).T
 
 
-def combined_fits(values: Floats, k: Floats, u: Floats, weight: Floats, degree: int) -> tuple[Floats, Mask]:
-    """Combinations of local polynomial fits as a matrix on outcome sums, (n, n_cells), and where a fit is singular, (n_points,).
+def kernel_powers(k: Floats, u: Floats, highest: int) -> list[Floats]:
+    """k u^p up to the highest power, of kernel weights and distances."""
+    return list(itertools.accumulate(range(highest), lambda own, _: own * u, initial=k))
 
-    values: (n, n_points), how much of each fit; of a singular one nothing is added.
-    """
-    powers = list(itertools.accumulate(range(2 * degree), lambda own, _: own * u, initial=k))
-    first = _inverse([own @ weight for own in powers], degree, whole=False)[0]
-    singular = ~np.isfinite(first[0])
-    parts = [(values * np.where(singular, 0.0, entry)) @ own for entry, own in zip(first, powers, strict=False)]
-    return np.sum(parts, axis=0), singular
+
+def first_row(moments: list[Floats], degree: int) -> list[Floats]:
+    """The first row of M_j^-1: entries (n_points,), nan where too few different cells carry weight."""
+    return _inverse(moments, degree, whole=False)[0]
 
 
 def inverse_weight(weight: Floats) -> Floats:

@@ -53,9 +53,9 @@ def benjamini_hochberg(p_values: ArrayLike) -> Floats:
 def draw_ranks(statistics: Floats) -> Floats:
     """The p-value of each draw among its own column, (draws, n)."""
     n_draws = len(statistics)
-    ranks = np.empty((statistics.shape[1], n_draws))
-    order = np.argsort(np.ascontiguousarray(-statistics.T), axis=1)
-    np.put_along_axis(ranks, order, np.arange(1, n_draws + 1)[None, :] / n_draws, axis=1)
+    ranks, steps = np.empty((statistics.shape[1], n_draws)), np.arange(1, n_draws + 1) / n_draws
+    for own, order in zip(ranks, np.argsort(np.ascontiguousarray(-statistics.T), axis=1), strict=True):
+        own[order] = steps
     return ranks.T
 
 

@@ -10,14 +10,15 @@ import numpy as np
 from evenscore.errors import OptionError, is_finite, require_option, shortened
 from evenscore.estimation.kernels import (
     KERNELS,
+    TINY,
     Kernel,
     Smoother,
-    combined_fits,
+    first_row,
     indicator_smoother,
     inverse_weight,
     kernel_for,
+    kernel_powers,
     line_smoother,
-    local_fits,
     smoother,
 )
 from evenscore.tallies.group_sums import CellSums
@@ -134,30 +135,52 @@ class Smoothing:
 
     def fit_at_cells(self, position: Floats, weight: Floats, outcome: Floats) -> Floats:
         """The curve at the cells, (n_cells,); a cell that nothing can be fitted at has its mean, or 0 without any weight."""
-        return self.among(position).fit(weight, outcome, self.degree)
+        return self.fits_at(position, weight).fit(outcome)
 
-    def among(self, position: Floats) -> AmongCells:
-        """Every cell seen from every other."""
-        u = (position[None, :] - position[:, None]) / self.h
-        return AmongCells(u, self.shape.shape(u))
+    def fits_at(self, position: Floats, weight: Floats) -> CellFits:
+        """The fits at the cells, for any outcomes."""
+        u = position / self.h
+        u = u[None, :] - u[:, None]
+        powers = kernel_powers(self.shape.shape(u), u, 2 * self.degree)
+        moments = [power @ weight for power in powers]
+        return CellFits(weight, powers[: self.degree + 1], moments[0], first_row(moments, self.degree))
 
 
 @dataclass(frozen=True, slots=True)
-class AmongCells:
-    """Every cell seen from every other, (n_cells, n_cells): u, distances in bandwidths; k, kernel weights."""
+class CellFits:
+    """Local polynomial fits at the cells, each with all cells around it.
 
-    u: Floats
-    k: Floats
+    weight: (n_cells,); powers: K u^p, (n_cells, n_cells) each, up to the degree; near: (n_cells,), the kernel's weight around each;
+    first: what makes the value of a fit of the sums of powers times outcomes, (n_cells,) each, nan where it is singular.
+    """
 
-    def fit(self, weight: Floats, outcome: Floats, degree: int) -> Floats:
-        """The curve at the cells, (n_cells,); a cell that nothing can be fitted at has its mean, or 0 without any weight."""
-        fit = local_fits(self.k, self.u, weight[None, :], outcome[None, :], degree)[0]
-        return np.where(np.isfinite(fit), fit, outcome * inverse_weight(weight))
+    weight: Floats
+    powers: list[Floats]
+    near: Floats
+    first: list[Floats]
 
-    def combine(self, values: Floats, weight: Floats, degree: int) -> Floats:
-        """values @ L, (n, n_cells), with L what makes the same of the outcome sums; values: (n, n_cells)."""
-        combined, alone = combined_fits(values, self.k, self.u, weight, degree)
-        combined[:, alone] += values[:, alone] * inverse_weight(weight)[alone]
+    def fit(self, outcome: Floats) -> Floats:
+        """The curve, (n_cells,); a cell that nothing can be fitted at has its mean, or 0 without any weight."""
+        fit = np.sum([entry * (power @ outcome) for entry, power in zip(self.first, self.powers, strict=True)], axis=0)
+        return self._or_own(fit, outcome)
+
+    def means(self, outcome: Floats) -> Floats:
+        """The same of degree 0, with the same kernel: local means."""
+        known = np.abs(self.near) > TINY
+        return self._or_own(np.divide(self.powers[0] @ outcome, self.near, out=np.full_like(outcome, np.nan), where=known), outcome)
+
+    def _or_own(self, fit: Floats, outcome: Floats) -> Floats:
+        return np.where(np.isfinite(fit), fit, outcome * inverse_weight(self.weight))
+
+    def combine(self, values: Floats) -> Floats:
+        """values @ L, (n, n_cells), with L what makes the curve of outcome sums; values: (n, n_cells)."""
+        alone = ~np.isfinite(self.first[0])
+        known = values.copy() if alone.any() else values
+        known[:, alone] = 0.0
+        combined = np.zeros_like(values)
+        for entry, power in zip(self.first, self.powers, strict=True):
+            combined += (known * np.where(alone, 0.0, entry)) @ power
+        combined[:, alone] += values[:, alone] * inverse_weight(self.weight)[alone]
         return combined
 
 

@@ -79,7 +79,10 @@ def across_correlation(seen: Floats, alike: Floats) -> float:
 def nested_pairs(pairs: PairMatrices, fit: Floats) -> Floats:
     """The same if a user with an event at a lower rate also had one at every higher rate, the most that 0/1 outcomes can share."""
     rate = within(fit)
-    return pairs.ww * np.minimum.outer(rate, rate) * (1 - np.maximum.outer(rate, rate))
+    nested = np.minimum.outer(rate, rate)
+    nested -= np.multiply.outer(rate, rate)  # the smaller times the larger one
+    nested *= pairs.ww
+    return nested
 
 
 def effective_users(view: GroupView, matrix: Floats) -> Floats:
@@ -193,7 +196,9 @@ class Dependence:
     def covariance(self, around: Around, share: float, rho: float) -> Floats:
         """How the estimates go together, (n, n): those of ``mixed_cells``."""
         assert around.known is not None
-        cells = share * self.seen + (1 - share) * rho * self.alike + (1 - share) * (1 - rho) * (self.matrix * around.known)
+        cells = self.matrix * ((1 - share) * (1 - rho) * around.known)
+        cells += share * self.seen
+        cells += (1 - share) * rho * self.alike
         return cells @ self.matrix.T
 
 

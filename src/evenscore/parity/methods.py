@@ -112,8 +112,8 @@ class Evidence:
         return (1.0 if rare == (self.share < 0.5) else -1.0,)
 
     def statistics(self, z: Floats | Singles) -> Floats:
-        """The statistic of each component, (..., n_components)."""
-        return np.stack([component.value(z[..., component.columns]) for component in self.components], axis=-1)
+        """The statistic of each component, (n_components,) or, of draws, (draws, n_components); those of one lie side by side."""
+        return np.array([component.value(z[..., component.columns]) for component in self.components]).T
 
     @property
     def shares(self) -> Floats:

@@ -277,7 +277,12 @@ def _p_points(method: str, process: Process, drawn: Drawn, rng: CommonNormals) -
     """The p-values of the points, adjusted for looking at all of them."""
     if method in CORRECTIONS:
         return correct_points(method, process.z)
-    corr, components = correlation(process.covariance), drawn.evidence.components
-    noise = [drawn.noise[:, component.columns] for component in components if component.name in ("sup", "l2")]
+    components = drawn.evidence.components
+    for number, component in enumerate(components):
+        if component.name == "sup":
+            corr = drawn.evidence.corr[component.columns, component.columns]
+            return empirical_p_values(drawn.statistics[:, number], np.abs(process.z), SupTail.of(corr))
+    corr = correlation(process.covariance)
+    noise = [drawn.noise[:, component.columns] for component in components if component.name == "l2"]
     maxima = np.abs(noise[0] if noise else draw_standard(corr, rng, len(drawn.noise))).max(axis=1)
     return empirical_p_values(maxima, np.abs(process.z), SupTail.of(corr))
