@@ -16,6 +16,7 @@ SIDES = ("both", "right", "left")
 SINGULAR = 1e-9  # a local design is taken as singular below this share of its leading moment
 TINY = 1e-100  # a point with less kernel weight than this has nobody near
 PEAK = 1 / np.sqrt(2 * np.pi)  # of a normal density
+TAIL = np.float64(-232.0)  # a normal density is 0 below exp(TAIL), 1e-101: powers would be subnormal, which takes many times as long
 FEW_CELLS = 3  # bandwidths narrower than this many cells see nothing of what happens inside a cell
 
 
@@ -30,10 +31,12 @@ class Kernel:
 
 
 def _normal(u: Floats) -> Floats:
-    with np.errstate(over="ignore"):  # the tail of a narrow kernel is 0
+    with np.errstate(over="ignore"):
         k = np.asarray(u * u)
         k *= -0.5
+        np.maximum(k, TAIL, out=k)
         np.exp(k, out=k)
+        k -= np.exp(TAIL)  # so that the tail is 0
         k *= PEAK
     return k
 
