@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from evenscore.ratios import ratio
 from evenscore.tallies.tally_state import Tally
 from evenscore.tallies.view import GroupView
 
@@ -37,7 +36,6 @@ def _means(by_user: GroupView, by_row: GroupView, z: float) -> dict[str, Any]:
 
 def _error(view: GroupView, shift: float) -> float:
     """The user-robust standard error of a mean of outcome minus score."""
-    sums = view.sums
-    score = ratio(sums.X, sums.W)
-    fit = score + shift - view.tally.centre
-    return float(np.sqrt(max(view.pairs.residual(fit, fit).sum(), 0.0)) / view.total)
+    used = view.at(view.used)
+    fit = used.sums.X / used.sums.W + shift - view.tally.centre
+    return float(np.sqrt(max(used.pairs.residual_sum(fit, fit), 0.0)) / view.total)

@@ -16,7 +16,7 @@ SIDES = ("both", "right", "left")
 SINGULAR = 1e-9  # a local design is taken as singular below this share of its leading moment
 TINY = 1e-100  # a point with less kernel weight than this has nobody near
 PEAK = 1 / np.sqrt(2 * np.pi)  # of a normal density
-TAIL = np.float64(-232.0)  # a normal density is 0 below exp(TAIL), 1e-101: powers would be subnormal, which takes many times as long
+TAIL = np.float64(-232.0)  # from exp(TAIL), 1e-101, on a normal density is 0: powers would be subnormal, which takes far longer
 FEW_CELLS = 3  # bandwidths narrower than this many cells see nothing of what happens inside a cell
 
 

@@ -63,9 +63,8 @@ def user_correlation(views: Sequence[GroupView], fits: Sequence[Floats]) -> floa
     between, potential, possible = 0.0, 0.0, 0.0
     for view, fit in zip(views, fits, strict=True):
         pairs, sums = view.pairs, view.sums
-        # The sums of the matrices of ``Around``, without making them.
-        residual = pairs.yy.sum() - fit @ (pairs.wy.sum(axis=1) + pairs.yw.sum(axis=0)) + fit @ pairs.ww @ fit
-        between += float(residual - np.maximum(sums.V2 - 2 * fit * sums.V1 + fit**2 * sums.V0, 0).sum())
+        rows = np.maximum(sums.V2 - 2 * fit * sums.V1 + fit**2 * sums.V0, 0)
+        between += pairs.residual_sum(fit, fit) - float(rows.sum())
         potential += float(nested_pairs(pairs, fit).sum() - sums.V0 @ rate_spread(fit))
         possible += float(pairs.ww.sum() - sums.V0.sum())
     if not possible > 1e-12 * sum(float(view.sums.V0.sum()) for view in views):

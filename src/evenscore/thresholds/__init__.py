@@ -256,8 +256,8 @@ def _left_alone(view: GroupView, cut: Cut) -> GroupThreshold:
     )
 
 
-def group_threshold(rung: Rung, cut: Cut, higher: int, solution: Solution) -> GroupThreshold:
-    """A group with its new threshold, and whom it concerns."""
+def group_threshold(rung: Rung, cut: Cut, higher: int, solution: Solution, *, remarked: bool = True) -> GroupThreshold:
+    """A group with its new threshold, and whom it concerns; remarked: with what should be known about it."""
     ladder, people, centre = rung.ladder, float(rung.view.sums.A.sum()), rung.view.tally.centre
     before, after = (float(ladder.rate(np.array([strictness]))[0]) for strictness in (ladder.now, solution.cut))
     outcomes = [centre + higher * ladder.outcome(rung.level, strictness) for strictness in (ladder.now, solution.cut)]
@@ -277,7 +277,7 @@ def group_threshold(rung: Rung, cut: Cut, higher: int, solution: Solution) -> Gr
         to_positive=max(after - before, 0.0) * people,
         to_negative=max(before - after, 0.0) * people,
         suggestive=unseen,
-        reason="; ".join(_remarks(rung, solution, lambda value: centre + higher * value, unseen)),
+        reason="; ".join(_remarks(rung, solution, lambda value: centre + higher * value, unseen)) if remarked else "",
     )
 
 

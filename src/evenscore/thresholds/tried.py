@@ -21,7 +21,7 @@ from evenscore.types import Floats
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What ``es.fair_thresholds`` gives at one threshold, without limits."""
+    """What ``es.fair_thresholds`` gives at one threshold, without limits and remarks."""
 
     threshold: float
     groups: tuple[GroupThreshold, ...]
@@ -49,7 +49,8 @@ def try_thresholds(tally: Tally, thresholds: Sequence[float], *, positive: str, 
         moved = [replace(rung, ladder=rung.ladder.at(own[index])) for index, rung in rungs.items()]
         solved, wanted = solve([rung.ladder for rung in moved], [rung.level for rung in moved], "rate", None)
         solutions = [Solution(float(cut), float(cut), float(cut), wanted) for cut in solved]
-        groups = (group_threshold(rung, cut, higher, solution) for rung, cut, solution in zip(moved, own, solutions, strict=True))
+        solved_groups = zip(moved, own, solutions, strict=True)
+        groups = (group_threshold(rung, cut, higher, solution, remarked=False) for rung, cut, solution in solved_groups)
         tried.append(Tried(value, tuple(groups)))
     return tried
 
