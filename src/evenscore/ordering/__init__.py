@@ -244,6 +244,8 @@ def _why_not(pairs: PointPairs, rare: str) -> str:
 
 def _rare_words(pairs: PointPairs, tame: Mask, curves: tuple[OwnCurve, OwnCurve], direction: str) -> str:
     """Where a group's estimates are too skewed to be judged against the nearest of the other's; empty when they are nowhere."""
+    if tame.all():
+        return ""
     first, second = curves
     outcome, weight = (sum(float(getattr(curve.view.sums, name).sum()) for curve in curves) for name in ("Y", "W"))
     silent = _silent(pairs, tame, np.concatenate([first.points, second.points]))

@@ -61,7 +61,6 @@ class PairMatrices:
         residual -= left * self.wy
         return residual
 
-
     def residual_sum(self, fit_a: Floats, fit_b: Floats) -> float:
         """The sum of all of ``residual``, without making it."""
         return float(self.yy.sum() - fit_a @ self.wy.sum(axis=1) - self.yw.sum(axis=0) @ fit_b + fit_a @ self.ww @ fit_b)
