@@ -41,6 +41,8 @@ MAGNIFIED = {
     "binary.tally: calibration error, per row": 1e-2,
 }
 
+# Of these, sums have since been added in another order: maps leave out cells without people.
+REORDERED = {"binary.tally: maps, reference"}
 
 # What later versions say no more: limits from -22,273 to 22,274 of a rate, where hardly more than one effective user is near.
 WITHDRAWN = {
@@ -71,7 +73,8 @@ def is_number(value):
 
 
 def assert_as_expected(compute, name):
-    limits = (CLOSE, CLOSE) if SAME_ARITHMETIC and name not in CHANGED else (MAGNIFIED.get(name, NEAR), MONTE_CARLO)
+    exact = SAME_ARITHMETIC and name not in CHANGED and name not in REORDERED
+    limits = (CLOSE, CLOSE) if exact else (MAGNIFIED.get(name, NEAR), MONTE_CARLO)
     lines = differences(compute(), EXPECTED[name], "", *limits)
     lines = [line for line in lines if line.split(" is ")[0].rpartition("/")[2] not in WITHDRAWN.get(name, ())]
     assert not lines, "\n".join([f"{len(lines)} differences", *lines[:20]])
