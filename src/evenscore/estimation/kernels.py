@@ -65,7 +65,7 @@ def kernel_for(name: str, degree: int) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Smoother:
-    """A linear smoother at n_points points over n_cells cells.
+    """A linear smoother at n_points points over n_cells cells; or several, one for each of n_sides, with a first axis more.
 
     matrix: (n_points, n_cells); a curve is ``matrix @ Y`` and ``matrix @ W`` is 1. A row is nan where nothing can be said.
     slopes: (n_points, degree, n_cells), the same for the higher coefficients of the local polynomial in u.
@@ -87,9 +87,9 @@ class Smoother:
         level = self.matrix @ outcome
         return level if self.tilt is None else level + self.tilt @ tilt
 
-    def at(self, rows: slice) -> Smoother:
-        """At some of the points."""
-        return Smoother(self.matrix[rows], self.slopes[rows], self.u[rows], None if self.tilt is None else self.tilt[rows])
+    def of(self, side: int) -> Smoother:
+        """One of several."""
+        return Smoother(self.matrix[side], self.slopes[side], self.u[side], None if self.tilt is None else self.tilt[side])
 
     def local_fit(self, outcome: Floats) -> Floats:
         """The polynomial fitted at point j, evaluated at cell c: (n_points, n_cells)."""
@@ -120,7 +120,8 @@ def smoother(
     Parameters
     ----------
     points, positions, weight
-        Where to estimate (n_points,), where the cells lie (n_cells,) and their weight (n_cells,), or both for each point.
+        Where to estimate (n_points,), where the cells lie (n_cells,) and their weight (n_cells,); or these of several sides,
+        (n_sides, n_cells), for several smoothers at once.
     side
         "right" uses cells at or above the point only, "left" cells below it.
     near
@@ -146,29 +147,25 @@ def smoother(
             return k
         return np.where(u >= 0 if side == "right" else u < 0, k, 0.0)
 
-    u = (positions - points[:, None]) / bandwidth
+    u = positions[..., None, :] - points[:, None]
+    u /= bandwidth
     k = weigh(u)
-    inverse = _inverse_moments(k * weight, u, degree, whole=sloped)
-    matrix = _coefficients(inverse[0], k, u)
-    slopes = [_coefficients(row, k, u) for row in inverse[1:]]
+    powers = kernel_powers(k, u, 2 * degree)
+    inverse = _inverse([(own @ weight[..., None])[..., 0] for own in powers], degree, whole=sloped)
+    matrix, *slopes = (_combined(row, powers[: degree + 1]) for row in inverse)
     tilt = None
     followed = (half > 0) & (2 * FEW_CELLS * half <= (1 + 1e-9) / shape.width)
     if followed.any():
-        upper, lower = (_coefficients(inverse[0], weigh(v), v) for v in (u + half, u - half))
-        tilt = np.where(followed, upper - lower, 0.0) / np.where(followed, cell_width, 1.0)
+        tilt = _coefficients(inverse[0], weigh(v := u + half), v)
+        tilt -= _coefficients(inverse[0], weigh(v := u - half), v)
+        tilt = np.where(followed, tilt, 0.0) / np.where(followed, cell_width, 1.0)
     if near:
-        mine = (weight > 0) & (np.abs(u) <= 1) & (k != 0)
-        matrix[~mine.any(axis=1)] = np.nan
-    return Smoother(matrix, np.stack(slopes, axis=1) if slopes else np.zeros((len(u), 0, u.shape[1])), u, tilt)
-
-
-def _inverse_moments(kw: Floats, u: Floats, degree: int, *, whole: bool) -> list[list[Floats]]:
-    """The rows of M_j^-1, or the first alone: entries (n_points,), nan where too few different cells carry weight."""
-    moments = [kw.sum(axis=1)]
-    for _ in range(2 * degree):
-        kw = kw * u
-        moments.append(kw.sum(axis=1))
-    return _inverse(moments, degree, whole=whole)
+        mine = np.abs(u) <= 1
+        mine &= weight[..., None, :] > 0
+        if shape.shape is not _normal or side != "both":  # a normal kernel ends nowhere
+            mine &= k != 0
+        matrix[~mine.any(axis=-1)] = np.nan
+    return Smoother(matrix, np.stack(slopes, axis=-2) if slopes else np.zeros((*u.shape[:-1], 0, u.shape[-1])), u, tilt)
 
 
 def local_fits(k: Floats, u: Floats, weight: Floats, outcome: Floats, degree: int) -> Floats:
@@ -229,12 +226,21 @@ def _inverse(moments: list[Floats], degree: int, *, whole: bool) -> list[list[Fl
 
 @np.errstate(over="ignore", invalid="ignore")  # slopes towards neighbours that the kernel hardly knows
 def _coefficients(row: list[Floats], k: Floats, u: Floats) -> Floats:
-    """A row of inverse_j times B_jc K_jc, (n_points, n_cells)."""
-    polynomial = row[-1][:, None]
+    """A row of inverse_j times B_jc K_jc, (..., n_points, n_cells)."""
+    polynomial = row[-1][..., None]
     for entry in row[-2::-1]:
         polynomial = polynomial * u
-        polynomial += entry[:, None]
+        polynomial += entry[..., None]
     return np.asarray(polynomial * k)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _combined(row: list[Floats], powers: list[Floats]) -> Floats:
+    """The same from K_jc u^p."""
+    total = row[0][..., None] * powers[0]
+    for entry, power in zip(row[1:], powers[1:], strict=True):
+        total += entry[..., None] * power
+    return np.asarray(total)
 
 
 def line_smoother(points: Floats, positions: Floats, weight: Floats) -> Smoother:

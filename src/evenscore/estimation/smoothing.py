@@ -87,18 +87,17 @@ class Smoothing:
 
     def both(self, views: Sequence[GroupView], points: Floats, *, sloped: bool) -> list[Smoother]:
         """``local_polynomial`` of views on the same cells, made at once."""
-        n = len(points)
-        stacked = smoother(
-            points=np.tile(points, len(views)),
-            positions=np.repeat([view.sums.position for view in views], n, axis=0),
-            weight=np.repeat([view.sums.W for view in views], n, axis=0),
+        made = smoother(
+            points=points,
+            positions=np.stack([view.sums.position for view in views]),
+            weight=np.stack([view.sums.W for view in views]),
             bandwidth=self.h,
             degree=self.degree,
             kernel=self.kernel,
             cell_width=views[0].sums.width,
             sloped=sloped,
         )
-        return [stacked.at(slice(start, start + n)) for start in range(0, n * len(views), n)]
+        return [made.of(side) for side in range(len(views))]
 
     def local_polynomial(self, view: GroupView, points: Floats, *, sloped: bool = True) -> Smoother:
         """The same, however few scores there are."""
