@@ -117,23 +117,23 @@ class PairSums(Sums):
 
     def squares(self, weighting: str, places: Ints | None = None) -> dict[str, Floats]:
         """Dense matrices of one weighting by name, in which cell c is row and column places[c], as others may be, or none (-1)."""
-        c, d = _both_cells(self.n_cells, self.within) if self.index is None else np.divmod(self.index, self.n_cells)
-        size = self.n_cells if places is None else int(places.max(initial=-1)) + 1
-        left, right = (c, d) if places is None else (places[c], places[d])
+        places = np.arange(self.n_cells) if places is None else places
+        if self.index is None:
+            targets = _targets_of_all(self.n_cells, self.within, places.astype(np.int64, copy=False).tobytes())
+        else:
+            targets = Targets.of(*np.divmod(self.index, self.n_cells), places, self.within)
         values: list[Floats] = list(self.under(weighting).values())
-        if places is not None and places.min(initial=0) < 0:
-            kept = np.flatnonzero((left >= 0) & (right >= 0))
-            c, d, left, right, values = c[kept], d[kept], left[kept], right[kept], [own[kept] for own in values]
-        stride = size + PAD if self.within and size % ALIASED == 0 else size
-        at = left * stride + right
+        if targets.kept is not None:
+            values = [own[targets.kept] for own in values]
+        size, stride = targets.size, targets.stride
         sums = [
-            np.bincount(at, own, size * stride).astype(np.float64, copy=False).reshape(size, stride)[:, :size] for own in values
+            np.bincount(targets.at, own, size * stride).astype(np.float64, copy=False).reshape(size, stride)[:, :size]
+            for own in values
         ]
         if self.within:  # a pair of two cells also stands for the same pair in the other order, one of a cell with itself does not
             sums = [own + sums[turned].T for own, turned in zip(sums, self.moments.turned, strict=True)]
-            same = np.flatnonzero(c == d)
             for square, own in zip(sums, values, strict=True):
-                square.flat[:: size + 1] -= np.bincount(left[same], own[same], size)
+                square.flat[:: size + 1] -= np.bincount(targets.diagonal, own[targets.same], size)
         return dict(zip(self.moments.names, sums, strict=True))
 
     def matrices(self, weighting: str, places: Ints | None = None) -> PairMatrices:
@@ -178,6 +178,40 @@ class PairSums(Sums):
         order = np.argsort(d * self.n_cells + c)
         index = None if self.index is None else (d * self.n_cells + c)[order].astype(np.int32)
         return replace(self, values=self.values[:, self.moments.turned][:, :, order], index=index)
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Where pairs of cells go in a dense matrix of size rows, each of which is stride long.
+
+    kept: which of the pairs go anywhere, None for all; at: (n_kept,), where; same: which of those are pairs of a cell with itself,
+    and diagonal: in which row.
+    """
+
+    size: int
+    stride: int
+    kept: Ints | None
+    at: Ints
+    same: Ints
+    diagonal: Ints
+
+    @classmethod
+    def of(cls, c: Ints, d: Ints, places: Ints, within: bool) -> Targets:
+        """Pairs of cells c and d, (n_pairs,), of which cell c goes to places[c], or nowhere (-1)."""
+        size, kept = int(places.max(initial=-1)) + 1, None
+        left, right = places[c], places[d]
+        if places.min(initial=0) < 0:
+            kept = np.flatnonzero((left >= 0) & (right >= 0))
+            c, d, left, right = c[kept], d[kept], left[kept], right[kept]
+        stride = size + PAD if within and size % ALIASED == 0 else size
+        same = np.flatnonzero(c == d) if within else np.zeros(0, dtype=np.int64)
+        return cls(size, stride, kept, left * stride + right, same, left[same])
+
+
+@lru_cache(maxsize=4)
+def _targets_of_all(n_cells: int, within: bool, places: bytes) -> Targets:
+    """Of all pairs that could occur: the same for every group whose cells go to the same places."""
+    return Targets.of(*_both_cells(n_cells, within), np.frombuffer(places, dtype=np.int64), within)
 
 
 def distinct_pairs(index: Ints, n_possible: int) -> tuple[Ints, Ints]:

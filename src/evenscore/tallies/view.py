@@ -338,14 +338,23 @@ def _mean_scores(lattice: Lattice, sums: CellSums) -> Floats:
 
 
 def _pairs_between(tally: Tally, left: Sequence[int], right: Sequence[int], weighting: str, places: Ints) -> PairMatrices | None:
-    """The pair matrices of all groups on the left with all on the right."""
-    total = None
-    for a in left:
-        for b in right:
-            if a == b or tally.tied:
-                pairs = tally.pair_matrices(tally.groups[a], tally.groups[b], weighting, places)
+    """The pair matrices of all groups on the left with all on the right; of several the last ones are kept for who asks again."""
+    if len(left) * len(right) == 1:
+        return _pairs_of_two(tally, left[0], right[0], weighting, places)
+    key, wanted = ("pairs", weighting), (tuple(left), tuple(right), places.tobytes())
+    kept = tally.made.get(key)
+    if kept is None or kept[0] != wanted:
+        total: PairMatrices | None = None
+        for a in left:
+            for b in right:
+                pairs = _pairs_of_two(tally, a, b, weighting, places)
                 total = pairs if total is None else total if pairs is None else total + pairs
-    return total
+        kept = tally.made[key] = (wanted, total)
+    return kept[1]
+
+
+def _pairs_of_two(tally: Tally, a: int, b: int, weighting: str, places: Ints) -> PairMatrices | None:
+    return tally.pair_matrices(tally.groups[a], tally.groups[b], weighting, places) if a == b or tally.tied else None
 
 
 def quantiles(lattice: Lattice, weight: Floats, levels: Floats) -> Floats:
