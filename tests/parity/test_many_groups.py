@@ -135,7 +135,7 @@ def test_spanning_groups_are_adjusted_jointly():
 
 
 def test_too_many_spanning_groups_fall_back_on_holm():
-    rows = repeated_users(10_000, seed=1, spanning=True, n_groups=40)
+    rows = repeated_users(10_000, seed=1, spanning=True, n_groups=60)
     tally = es.tally(as_dict(rows), **NAMES, scale="score")  # which fills most cells
     test = es.parity_test(tally, method="sup", reference=0, both=False)
     assert test.adjustment == "Holm's method"

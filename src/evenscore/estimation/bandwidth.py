@@ -82,7 +82,7 @@ def _informative(views: Sequence[GroupView]) -> float:
     """
     if not views[0].tally.binary:
         return 1.0
-    rate = sum(view.sums.Y.sum() for view in views) / sum(view.total for view in views)
+    rate = sum(view.outcome for view in views) / sum(view.total for view in views)
     return max(float(4 * rate * (1 - rate)), FEWEST_TOLD)
 
 

@@ -62,6 +62,17 @@ class Comparison:
         a, b = (side.joined(float(step)) for side in self.sides)
         return self if a is self.a else Comparison.of(a, b)
 
+    @cached_property
+    def overlap(self) -> tuple[float, float]:
+        """Where both sides have people: the larger of the 5 % and the smaller of the 95 % quantiles, on the axis.
+
+        Both are the same place when all people share one cell, inside which nothing is known.
+        """
+        limits = np.array([side.bulk for side in self.sides])
+        if _shared_cell(self) is not None:
+            return float(limits.mean()), float(limits.mean())
+        return float(limits[:, 0].max()), float(limits[:, 1].min())
+
     @property
     def sides(self) -> tuple[GroupView, GroupView]:
         """Both."""
@@ -98,7 +109,7 @@ class Comparison:
             return settled
         least = NARROWEST * self.a.lattice.cell_width
         h = max(TESTED * settled.h, least) if smoothing.bandwidth == "test" else settled.h
-        low, high = overlap(self)
+        low, high = self.overlap
         if low < high:
             h = min(h, max((high - low) / 2, least))
         return settled.at(max(h, *map(_step, self.sides)))
@@ -180,21 +191,12 @@ def compare_rest(own: GroupView, whole: GroupView) -> Comparison:
     return Comparison.of(own.at(whole.used), whole.less(own).at(whole.used))
 
 
-def overlap(comparison: Comparison) -> tuple[float, float]:
-    """Where both sides have people: the larger of the 5 % and the smaller of the 95 % quantiles, on the axis.
-
-    Both are the same place when all people share one cell, inside which nothing is known.
-    """
-    limits = np.array([side.bulk for side in comparison.sides])
-    if _shared_cell(comparison) is not None:
-        return float(limits.mean()), float(limits.mean())
-    return float(limits[:, 0].max()), float(limits[:, 1].min())
-
-
 def _step(side: GroupView) -> float:
     """From one score of a side to the next, typically, on the axis; 0 where cells are not scores, and so have no holes between."""
+    if not side.lattice.discrete:
+        return 0.0
     values = side.sums.position[side.sums.W > 0]
-    return float(np.median(np.diff(values))) if side.lattice.discrete and len(values) > 1 else 0.0
+    return float(np.median(np.diff(values))) if len(values) > 1 else 0.0
 
 
 def _shared_cell(comparison: Comparison) -> int | None:

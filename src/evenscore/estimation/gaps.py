@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from evenscore.errors import OptionError
-from evenscore.estimation.comparison import Comparison, no_overlap, overlap
+from evenscore.estimation.comparison import Comparison, no_overlap
 from evenscore.estimation.kernels import FEW_CELLS, SINGULAR, Smoother
 from evenscore.estimation.laws import Law, blocks, within
 from evenscore.estimation.nulls import Contrast, Dispersion, Null, disperse
@@ -29,6 +29,7 @@ MIN_EFFECTIVE = 10  # a point with fewer effective users on a side is left out
 SKEWNESS = (0.6, 1.0)  # of a value: best, and at most
 UNBALANCED = 0.2  # the same of a value that one side makes, whose variance is known from its own outcomes only
 MIN_POINTS, MAX_POINTS = 20, 200
+LEVELS, STEPS = np.linspace(0, 1, 20 * MIN_POINTS + 1), np.linspace(0, 1, MIN_POINTS)  # of the people of both, and of the points
 SCALES = (1, 2, 4)
 ENDS = 25  # of cumulative sums
 SHARE_KERNEL = "gaussian"  # that smooths the share of one side along the score
@@ -271,18 +272,18 @@ def comparison_grid(comparison: Comparison, bandwidth: float) -> tuple[Floats, s
     if comparison.few_valued:
         points = _values_between(comparison)
         return points, None if len(points) else no_overlap(comparison)
-    low, high = overlap(comparison)
+    low, high = comparison.overlap
     lattice = comparison.a.lattice
     if low == high and lattice.ties is not None and low in lattice.tie_positions:
         return np.array([low]), None
     if not low < high:
         return np.zeros(0), no_overlap(comparison)
     mixture = np.sum([side.lattice_weight / side.total for side in comparison.sides], axis=0)
-    spaced = quantiles(lattice, mixture, np.linspace(0, 1, 20 * MIN_POINTS + 1))
+    spaced = quantiles(lattice, mixture, LEVELS)
     if lattice.ties is not None:
         spaced = np.unique(spaced)
     spaced = spaced[(spaced > low) & (spaced < high)]
-    inner = np.interp(np.linspace(0, 1, MIN_POINTS), np.linspace(0, 1, len(spaced) + 2), [low, *spaced, high])
+    inner = np.interp(STEPS, np.linspace(0, 1, len(spaced) + 2), np.concatenate([[low], spaced, [high]]))
     points = _no_wider(np.unique(inner), bandwidth)
     if lattice.ties is None:
         return points, None
@@ -347,8 +348,7 @@ def _bend(comparison: Comparison, points: Floats, least_width: float) -> Floats:
     distance = comparison.position[used] - points[:, None]
     if len(weight) < 3:
         return np.zeros(len(points))
-    third = np.partition(np.abs(distance), 2, axis=1)[:, 2]
-    width = np.maximum(least_width, third)[:, None]
+    width = np.maximum(least_width, _third_nearest(comparison.position[used], points))[:, None]
     u = distance / width
     near = np.exp(-0.5 * u * u)
     both, sums = np.stack([weight, outcome], axis=1), []
@@ -361,6 +361,13 @@ def _bend(comparison: Comparison, points: Floats, least_width: float) -> Floats:
     bend = sum(own * cofactor for own, cofactor in zip(target, cofactors, strict=True))
     known = determinant > SINGULAR * m[0] * m[2] * m[4]  # of two cells, or of a third that weighs nothing, rounding is left
     return np.divide(bend, determinant, out=np.zeros(len(points)), where=known) / width[:, 0] ** 2
+
+
+def _third_nearest(places: Floats, points: Floats) -> Floats:
+    """How far the third nearest of three or more ascending places is from each point, (n_points,)."""
+    around = min(6, len(places))
+    first = np.clip(np.searchsorted(places, points) - 3, 0, len(places) - around)
+    return np.asarray(np.partition(np.abs(places[first[:, None] + np.arange(around)] - points[:, None]), 2, axis=1)[:, 2])
 
 
 def require_inside(tally: Tally, positions: Floats) -> None:

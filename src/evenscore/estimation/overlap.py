@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenscore.estimation.bandwidth import NARROWEST, by_rule
-from evenscore.estimation.comparison import Comparison, overlap
+from evenscore.estimation.comparison import Comparison
 from evenscore.estimation.gaps import MIN_EFFECTIVE, comparison_grid
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import effective_users
@@ -47,7 +47,7 @@ def find_overlap(comparison: Comparison) -> ScoreOverlap:
 def _common(comparison: Comparison) -> tuple[float, float]:
     """The ends of the common scores; of few distinct scores, the first and last that both have."""
     if not comparison.unsmoothed:
-        return overlap(comparison)
+        return comparison.overlap
     shared = comparison.position[(comparison.a.sums.W > 0) & (comparison.b.sums.W > 0)]
     return (float(shared[0]), float(shared[-1])) if len(shared) else (np.nan, np.nan)
 

@@ -151,7 +151,7 @@ def _evidence(judged: Judged, shares: Mapping[str, float]) -> Evidence:
     kinds = {name: "gap" if KINDS[name] == "multiscale" and look.comparison.unsmoothed else KINDS[name] for name in shares}
     chosen = {kind: _chosen(judged, kind) for kind in dict.fromkeys(kinds.values())}
     columns = dict(zip(chosen, blocks(map(len, chosen.values())), strict=True))
-    process = estimates.whole.at(np.concatenate(list(chosen.values())))
+    process = estimates.whole.at(_run(np.concatenate(list(chosen.values()))))
     components = [_component(name, share, columns[kinds[name]], process) for name, share in shares.items()]
     a, b = look.comparison.sides
     return Evidence(
@@ -167,6 +167,12 @@ def _evidence(judged: Judged, shares: Mapping[str, float]) -> Evidence:
         share=a.total / (a.total + b.total),
         null=look.null,
     )
+
+
+def _run(numbers: Ints) -> Ints | slice:
+    """Ascending numbers, as a slice where they are without a hole: nothing is copied then."""
+    whole = len(numbers) > 0 and numbers[-1] - numbers[0] == len(numbers) - 1
+    return slice(int(numbers[0]), int(numbers[-1]) + 1) if whole else numbers
 
 
 def _chosen(judged: Judged, kind: str) -> Ints:

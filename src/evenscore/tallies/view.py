@@ -88,6 +88,11 @@ class GroupView:
         return float(self.sums.W.sum())
 
     @cached_property
+    def outcome(self) -> float:
+        """The weighted sum of all outcomes, as deviations from the centre."""
+        return float(self.sums.Y.sum())
+
+    @cached_property
     def scatter(self) -> float:
         """The weighted sum of squared distances from the mean position."""
         weight, position = self.sums.W, self.sums.position
