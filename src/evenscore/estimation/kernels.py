@@ -156,9 +156,8 @@ def smoother(
     tilt = None
     followed = (half > 0) & (2 * FEW_CELLS * half <= (1 + 1e-9) / shape.width)
     if followed.any():
-        tilt = _coefficients(inverse[0], weigh(v := u + half), v)
-        tilt -= _coefficients(inverse[0], weigh(v := u - half), v)
-        tilt = np.where(followed, tilt, 0.0) / np.where(followed, cell_width, 1.0)
+        tilt = _rise(inverse[0], u, half, weigh)
+        tilt *= np.divide(1.0, cell_width, out=np.zeros_like(half), where=followed)
     if near:
         mine = np.abs(u) <= 1
         mine &= weight[..., None, :] > 0
@@ -222,6 +221,24 @@ def _inverse(moments: list[Floats], degree: int, *, whole: bool) -> list[list[Fl
     known = ~empty & (np.abs(determinant) > SINGULAR * size)
     scale = np.where(known, determinant, np.nan) * total
     return [[cofactor / scale for cofactor in row] for row in (rows if whole else rows[:1])]
+
+
+def _rise(row: list[Floats], u: Floats, half: Floats, weigh: Callable[[Floats], Floats]) -> Floats:
+    """A row of inverse_j times B_jc K_jc half a cell above less the same half a cell below, (..., n_points, n_cells)."""
+    upper, lower = weigh(u + half), weigh(u - half)
+    if len(row) > 2:
+        return _coefficients(row, upper, u + half) - _coefficients(row, lower, u - half)
+    rise = upper - lower
+    if len(row) == 1:
+        return row[0][..., None] * rise
+    # e_0 (K+ - K-) + e_1 ((u + half) K+ - (u - half) K-), without moving u itself
+    upper += lower
+    upper *= half
+    upper += u * rise
+    upper *= row[1][..., None]
+    rise *= row[0][..., None]
+    rise += upper
+    return rise
 
 
 @np.errstate(over="ignore", invalid="ignore")  # slopes towards neighbours that the kernel hardly knows

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -163,8 +163,12 @@ class Tally(Table):
 
     def sums(self, group: Any, weighting: str = "user") -> CellSums:
         """The vectors of one group."""
-        group_tally = self.group_tallies[self.index(group)]
-        return CellSums.placed(self.lattice, {**group_tally.vectors.under(weighting), "N": group_tally.cell_users})
+        index = self.index(group)
+        if ("sums", index, weighting) not in self.made:
+            group_tally = self.group_tallies[index]
+            vectors = {**group_tally.vectors.under(weighting), "N": group_tally.cell_users}
+            self.made["sums", index, weighting] = CellSums.placed(self.lattice, vectors)
+        return cast(CellSums, self.made["sums", index, weighting])
 
     def folds(self, group: Any, weighting: str = "user") -> FoldSums:
         """The vectors of one group by user fold."""
