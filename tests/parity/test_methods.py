@@ -357,7 +357,7 @@ def test_the_detectable_gap_is_found_four_times_in_five(method):
     (evidence,) = gather(components_of(method), [found.judged])
     drawn = draw(evidence, CommonNormals(0), 5000)
     moved = shifted_by_gaps([evidence]).z_of_gap(evidence.signs[0] * least, drawn.noise[:1000])
-    limit = np.quantile(drawn.minima, 0.05)
+    limit = np.quantile(evidence.minima(drawn.statistics), 0.05)
     ranks = np.stack(
         [(drawn.statistics[:, k] >= value[:, None]).mean(axis=1) for k, value in enumerate(evidence.statistics(moved).T)], axis=1
     )

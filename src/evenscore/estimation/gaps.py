@@ -14,7 +14,7 @@ import numpy as np
 from evenscore.errors import OptionError
 from evenscore.estimation.comparison import Comparison, no_overlap
 from evenscore.estimation.kernels import FEW_CELLS, SINGULAR, Smoother
-from evenscore.estimation.laws import Law, blocks, within
+from evenscore.estimation.laws import Law, blocks, stack, within
 from evenscore.estimation.nulls import Contrast, Dispersion, Null, disperse
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import Scatter, unbalanced_skewness
@@ -42,10 +42,12 @@ ROUNDING = 1e-12  # a variance below this share of what the outcomes could give 
 class Process(Dispersion):
     """n values that are linear in the outcome sums of the two sides, and how they spread without a gap.
 
-    values: (n,), matrix_a @ Y_a - matrix_b @ Y_b up to what happens inside a cell; shift: (n,), what a constant gap of 1 adds.
+    values: (n,), matrix_a @ Y_a - matrix_b @ Y_b up to what happens inside a cell; z: (n,), these in standard errors, as normal
+    quantiles that allow for few users; shift: (n,), what a constant gap of 1 adds.
     """
 
     values: Floats
+    z: Floats
     shift: Floats
 
     @property
@@ -63,11 +65,6 @@ class Process(Dispersion):
         """Standard errors."""
         return self.law.se
 
-    @property
-    def z(self) -> Floats:
-        """Values in standard errors, as normal quantiles that allow for few users."""
-        return self.law.z(self.values)
-
     def at(self, keep: Mask | Ints | slice) -> Process:
         """Only these."""
         if len(self.values[keep]) == len(self.values):
@@ -83,6 +80,7 @@ class Process(Dispersion):
             scatter_a=self.scatter_a.at(keep),
             scatter_b=self.scatter_b.at(keep),
             values=self.values[keep],
+            z=self.z[keep],
             shift=self.shift[keep],
         )
 
@@ -161,7 +159,13 @@ def estimate(looks: Sequence[Look], *kinds: str) -> list[Estimates]:
     """For each comparison processes of these kinds, with what chance would do to all of them under its null."""
     linears = [[LINEAR[kind](look) for kind in kinds] for look in looks]
     spreads = disperse([look.null for look in looks], [_end_to_end(parts) for parts in linears])
-    return [_estimates(kinds, spread, parts) for spread, parts in zip(spreads, linears, strict=True)]
+    values = [np.concatenate([part.values for part in parts]) for parts in linears]
+    with np.errstate(all="ignore"):  # where nothing can be judged
+        z = stack([spread.law for spread in spreads]).z(np.concatenate(values))
+    return [
+        _estimates(kinds, spread, parts, {"values": own, "z": z[place]})
+        for spread, parts, own, place in zip(spreads, linears, values, blocks(map(len, values)), strict=True)
+    ]
 
 
 def _end_to_end(parts: Sequence[Linear]) -> Contrast:
@@ -173,15 +177,15 @@ def _end_to_end(parts: Sequence[Linear]) -> Contrast:
     return Contrast(matrix_a, matrix_b, (users_a, users_b))
 
 
-def _estimates(kinds: Sequence[str], spread: Dispersion, parts: Sequence[Linear]) -> Estimates:
+def _estimates(kinds: Sequence[str], spread: Dispersion, parts: Sequence[Linear], found: Mapping[str, Floats]) -> Estimates:
     places = blocks(len(part.values) for part in parts)
     effective = {name: getattr(spread, name).copy() for name in ("effective_a", "effective_b")}
     for part, place in zip(parts, places, strict=True):
         if part.everyone:
             effective["effective_a"][place] = effective["effective_b"][place] = np.inf
     known = values_of(spread, [field.name for field in fields(Dispersion)]) | effective
-    values, shift = (np.concatenate([getattr(part, name) for part in parts]) for name in ("values", "shift"))
-    return Estimates(Process(**known, values=values, shift=shift), dict(zip(kinds, places, strict=True)))
+    shift = np.concatenate([part.shift for part in parts])
+    return Estimates(Process(**known, **found, shift=shift), dict(zip(kinds, places, strict=True)))
 
 
 def gap_values(look: Look) -> Floats:

@@ -61,12 +61,15 @@ def correlation(covariance: Floats) -> Floats:
     variance = np.diag(covariance)
     varies = np.isfinite(variance) & (variance > 0)
     deviation = np.sqrt(np.where(varies, variance, 1.0))
-    corr = np.where(np.outer(varies, varies), covariance / deviation[:, None] / deviation[None, :], 0.0)
-    # By Cauchy and Schwarz none is beyond 1: where one is, the smaller of the two variances is what rounding has left of 0.
-    size = np.maximum(np.abs(corr), np.abs(corr.T))
-    rounding = ((size > 1 + EXCESS) & (variance[:, None] <= variance[None, :])).any(axis=1)
-    corr[rounding], corr[:, rounding] = 0.0, 0.0
-    np.fill_diagonal(corr, np.where(varies & ~rounding, np.diag(corr), 1.0))
+    corr = covariance / deviation[:, None] / deviation
+    corr[~varies], corr[:, ~varies] = 0.0, 0.0
+    size = np.abs(corr)
+    if not size.max(initial=0.0) <= 1 + EXCESS:
+        # By Cauchy and Schwarz none is beyond 1: where one is, the smaller of the two variances is what rounding has left of 0.
+        rounding = ((np.maximum(size, size.T) > 1 + EXCESS) & (variance[:, None] <= variance)).any(axis=1)
+        corr[rounding], corr[:, rounding] = 0.0, 0.0
+        varies &= ~rounding
+    np.fill_diagonal(corr, np.where(varies, np.diag(corr), 1.0))
     return corr
 
 

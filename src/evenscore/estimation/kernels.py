@@ -17,6 +17,7 @@ SINGULAR = 1e-9  # a local design is taken as singular below this share of its l
 TINY = 1e-100  # a point with less kernel weight than this has nobody near
 PEAK = 1 / np.sqrt(2 * np.pi)  # of a normal density
 TAIL = np.float64(-232.0)  # from exp(TAIL), 1e-101, on a normal density is 0: powers would be subnormal, which takes far longer
+FARTHEST = 300.0  # an exponent whose exponential is a number, and its inverse too
 FEW_CELLS = 3  # bandwidths narrower than this many cells see nothing of what happens inside a cell
 
 
@@ -156,7 +157,9 @@ def smoother(
     tilt = None
     followed = (half > 0) & (2 * FEW_CELLS * half <= (1 + 1e-9) / shape.width)
     if followed.any():
-        tilt = _rise(inverse[0], u, half, weigh)
+        smooth = shape.shape is _normal and side == "both"
+        upper, lower = _normal_beside(k, u, half) if smooth else (weigh(u + half), weigh(u - half))
+        tilt = _rise(inverse[0], u, half, upper, lower)
         tilt *= np.divide(1.0, cell_width, out=np.zeros_like(half), where=followed)
     if near:
         mine = np.abs(u) <= 1
@@ -223,9 +226,22 @@ def _inverse(moments: list[Floats], degree: int, *, whole: bool) -> list[list[Fl
     return [[cofactor / scale for cofactor in row] for row in (rows if whole else rows[:1])]
 
 
-def _rise(row: list[Floats], u: Floats, half: Floats, weigh: Callable[[Floats], Floats]) -> Floats:
-    """A row of inverse_j times B_jc K_jc half a cell above less the same half a cell below, (..., n_points, n_cells)."""
-    upper, lower = weigh(u + half), weigh(u - half)
+def _normal_beside(k: Floats, u: Floats, half: Floats) -> tuple[Floats, Floats]:
+    """A normal kernel half a cell above and below, K(u + half) and K(u - half), from K(u) with one exponential for both."""
+    turn = u * half
+    np.clip(turn, -FARTHEST, FARTHEST, out=turn)  # only where the kernel is 0
+    np.exp(turn, out=turn)
+    lower = k * np.exp(-0.5 * half * half)
+    upper = lower / turn
+    lower *= turn
+    return upper, lower
+
+
+def _rise(row: list[Floats], u: Floats, half: Floats, upper: Floats, lower: Floats) -> Floats:
+    """A row of inverse_j times B_jc K_jc half a cell above less the same half a cell below, (..., n_points, n_cells).
+
+    upper, lower: the kernel there, which are overwritten.
+    """
     if len(row) > 2:
         return _coefficients(row, upper, u + half) - _coefficients(row, lower, u - half)
     rise = upper - lower

@@ -235,9 +235,11 @@ def overall_correlation(*sides: Dependence, potentials: Sequence[Floats] | None 
 
 def _seen_and_potential(sides: Sequence[Dependence], potentials: Sequence[Floats] | None = None) -> tuple[Floats, Floats]:
     """What pairs of a user's rows add, and what they would add if all deviated alike, (n,); each side weighs as its users do."""
-    potentials = [side.potential for side in sides] if potentials is None else potentials
-    between = np.sum([side.effective**2 * side.between for side in sides], axis=0)
-    return between, np.sum([side.effective**2 * potential for side, potential in zip(sides, potentials, strict=True)], axis=0)
+    between = potential = np.zeros(1)
+    for side, most in zip(sides, potentials or [side.potential for side in sides], strict=True):
+        weight = side.effective * side.effective
+        between, potential = between + weight * side.between, potential + weight * most
+    return between, potential
 
 
 @np.errstate(over="ignore", invalid="ignore")  # sums that contradict each other

@@ -180,23 +180,22 @@ def _chosen(judged: Judged, kind: str) -> Ints:
     place = judged.estimates.places[kind]
     if kind == "gap":
         return place.start + np.flatnonzero(judged.keep)
-    process = judged.estimates[kind]
     if kind == "cumulative":
-        variance = process.law.variance
+        variance = judged.estimates.whole.law.variance[place]
         return place.start + np.flatnonzero(variance > 1e-12 * variance.max())
+    process = judged.estimates[kind]
     return place.start + np.flatnonzero(tame(process, judgeable(process, judged.look.comparison)))
 
 
 def _component(name: str, share: float, columns: slice, stacked: Process) -> Component:
-    process = stacked.at(columns)
-
     def corr() -> Floats:  # which only far tails need
-        return correlation(process.covariance)
+        return correlation(stacked.at(columns).covariance)
 
     if name == "l2":
         return Component(name, columns, None, lambda x: quadratic_tail(x, np.asarray(np.linalg.eigvalsh(corr()))), share)
     # Cumulative sums, not their ratio to a standard error: early sums rest on few users and would dominate.
-    size = process.se / process.se.max() if name == "cumulative" else np.ones(len(process.values))
+    se = stacked.se[columns]
+    size = se / se.max() if name == "cumulative" else np.ones(len(se))
     return Component(name, columns, size, lambda x: SupTail.of(corr())(x), share)
 
 
@@ -209,9 +208,26 @@ class Drawn:
     statistics: Floats
 
     @cached_property
-    def minima(self) -> Floats:
-        """For each draw the smallest p-value of the components, each over its share, (draws,)."""
-        return self.evidence.minima(self.statistics)
+    def ordered(self) -> Floats:
+        """The statistics of each component in ascending order, (n_components, draws)."""
+        return np.sort(self.statistics.T, axis=1)
+
+    def beyond(self, p: float) -> Mask:
+        """In which draws a component has at most this p-value over its share, (draws,)."""
+        n_draws = len(self.statistics)
+        counts = np.minimum(np.floor(p * self.evidence.shares * n_draws + 1e-9).astype(int), n_draws)
+        least = (own[n_draws - count] if count else np.inf for own, count in zip(self.ordered, counts, strict=True))
+        return np.asarray((self.statistics >= np.fromiter(least, self.statistics.dtype)).any(axis=1))
+
+    def critical(self, alpha: float) -> float:
+        """The p-value over the share that a component of so many draws has at most."""
+        n_draws, shares = len(self.statistics), self.evidence.shares
+        rank = max(int(alpha * n_draws) - 1, 0)
+        # The component with the largest share alone has so many draws there: no others need be ranked.
+        low = self.statistics[self.beyond((rank + 1) / (n_draws * shares.max()))]
+        ranks = [n_draws - np.searchsorted(own, values) for own, values in zip(self.ordered, low.T, strict=True)]
+        minima = (np.array(ranks) / (n_draws * shares[:, None])).min(axis=0)
+        return float(np.partition(minima, rank)[rank])
 
     @property
     def p_value(self) -> PValue:
@@ -226,10 +242,10 @@ class Drawn:
         # Among several, the smallest p-value over its share is compared with the same of the draws; where these are too few to
         # tell, Bonferroni with those shares is safe.
         smallest = min(p.value / component.share for p, component in zip(p_values, components, strict=True))
-        beyond = int((self.minima <= smallest).sum())
+        beyond, n_draws = int(self.beyond(smallest).sum()), len(self.statistics)
         if beyond >= RESOLVED:
-            return PValue((beyond + 1) / (len(self.minima) + 1), "draws")
-        return PValue(min(smallest, (beyond + 1) / (len(self.minima) + 1)), "tail")
+            return PValue((beyond + 1) / (n_draws + 1), "draws")
+        return PValue(min(smallest, (beyond + 1) / (n_draws + 1)), "tail")
 
 
 def draw(evidence: Evidence, rng: np.random.Generator | CommonNormals, draws: int) -> Drawn:
@@ -314,7 +330,7 @@ def seen(parabolas: Floats, noise: Singles) -> Singles:
 
 def _rejection(method: str, drawn: Drawn, alpha: float) -> Callable[[Singles], Mask]:
     """Which draws of z, (draws, n), a test rejects, (draws,)."""
-    evidence, statistics = drawn.evidence, drawn.statistics
+    evidence = drawn.evidence
     if method in CORRECTIONS:
         # The smallest adjusted p-value is below alpha: for Bonferroni and Holm when the largest |z| is beyond alpha / n, for
         # Benjamini-Hochberg when for some k the k-th largest is beyond k alpha / n.
@@ -322,12 +338,10 @@ def _rejection(method: str, drawn: Drawn, alpha: float) -> Callable[[Singles], M
         allowed = alpha * (np.arange(1, n + 1) if method == "bh" else np.ones(n)) / n
         limits = -_normal_quantile(allowed / 2)
         return lambda z: np.asarray((-np.sort(-np.abs(z), axis=1) >= limits).any(axis=1))
-    rank = max(int(alpha * len(statistics)) - 1, 0)
-    critical = np.partition(drawn.minima, rank)[rank]
     # A component rejects when at most this many draws are as large, so when it is beyond the next one.
-    n_draws = len(statistics)
-    beyond = np.minimum(np.floor(critical * evidence.shares * n_draws + 1e-9).astype(int), n_draws - 1)
-    levels = np.array([np.partition(own, rank)[rank] for own, rank in zip(statistics.T, n_draws - 1 - beyond, strict=True)])
+    n_draws = len(drawn.statistics)
+    beyond = np.minimum(np.floor(drawn.critical(alpha) * evidence.shares * n_draws + 1e-9).astype(int), n_draws - 1)
+    levels = drawn.ordered[np.arange(len(beyond)), n_draws - 1 - beyond]
     return lambda z: np.asarray((evidence.statistics(z) > levels).any(axis=1))
 
 

@@ -54,7 +54,7 @@ from evenscore.types import Floats, Progress
 
 MANY_PAIRS = 20
 FEWER_DRAWS = 2000
-AT_ONCE = 8  # pairs in a batch: more save little, and keep more draws in memory
+AT_ONCE = 16  # pairs in a batch: more save little, and keep more draws in memory
 
 
 @dataclass(frozen=True, slots=True)

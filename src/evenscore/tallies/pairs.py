@@ -121,7 +121,7 @@ class PairSums(Sums):
         if self.index is None:
             targets = _targets_of_all(self.n_cells, self.within, places.astype(np.int64, copy=False).tobytes())
         else:
-            targets = Targets.of(*np.divmod(self.index, self.n_cells), places, self.within)
+            targets = Targets.of(self.index, self.n_cells, self.within, places)
         values: list[Floats] = list(self.under(weighting).values())
         if targets.kept is not None:
             values = [own[targets.kept] for own in values]
@@ -196,22 +196,35 @@ class Targets:
     diagonal: Ints
 
     @classmethod
-    def of(cls, c: Ints, d: Ints, places: Ints, within: bool) -> Targets:
-        """Pairs of cells c and d, (n_pairs,), of which cell c goes to places[c], or nowhere (-1)."""
+    def of(cls, pairs: NDArray[np.integer], n_cells: int, within: bool, places: Ints) -> Targets:
+        """Pairs of cells, ascending, (n_pairs,), as c * n_cells + d, of which cell c goes to places[c], or nowhere (-1)."""
         size, kept = int(places.max(initial=-1)) + 1, None
-        left, right = places[c], places[d]
-        if places.min(initial=0) < 0:
-            kept = np.flatnonzero((left >= 0) & (right >= 0))
-            c, d, left, right = c[kept], d[kept], left[kept], right[kept]
         stride = size + PAD if within and size % ALIASED == 0 else size
-        same = np.flatnonzero(c == d) if within else np.zeros(0, dtype=np.int64)
-        return cls(size, stride, kept, left * stride + right, same, left[same])
+        at = _table(stride, places.astype(np.int64, copy=False).tobytes())[pairs]
+        if at.min(initial=0) < 0:
+            kept = np.flatnonzero(at >= 0)
+            pairs, at = pairs[kept], at[kept]
+        if not within or len(pairs) == 0:
+            return cls(size, stride, kept, at, none := np.zeros(0, dtype=np.int64), none)
+        squares = np.arange(n_cells) * (n_cells + 1)  # of a cell with itself
+        same = np.minimum(np.searchsorted(pairs, squares), len(pairs) - 1)
+        met = pairs[same] == squares
+        return cls(size, stride, kept, at, same[met], places[met])
+
+
+@lru_cache(maxsize=4)
+def _table(stride: int, places: bytes) -> Ints:
+    """Where each pair that could occur goes in a dense matrix whose rows are stride long, -1 for nowhere."""
+    rows = np.frombuffer(places, dtype=np.int64)
+    table = rows[:, None] * stride + rows
+    table[rows < 0], table[:, rows < 0] = -1, -1
+    return table.ravel()
 
 
 @lru_cache(maxsize=4)
 def _targets_of_all(n_cells: int, within: bool, places: bytes) -> Targets:
     """Of all pairs that could occur: the same for every group whose cells go to the same places."""
-    return Targets.of(*_both_cells(n_cells, within), np.frombuffer(places, dtype=np.int64), within)
+    return Targets.of(every_pair(n_cells, within), n_cells, within, np.frombuffer(places, dtype=np.int64))
 
 
 def distinct_pairs(index: Ints, n_possible: int) -> tuple[Ints, Ints]:
