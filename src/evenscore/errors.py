@@ -177,8 +177,9 @@ def _nearest(name: str, known: Iterable[str]) -> str | None:
 def require_option(name: str, value: object, allowed: Iterable[object]) -> None:
     """Refuse a value that is not among the allowed ones, and say which are; True is not 1, and an array is none of them."""
     allowed = tuple(allowed)
-    if isinstance(value, str) and value in allowed:
-        return
+    for choice in allowed:
+        if value is choice:
+            return
     plain = value is None or isinstance(value, str | numbers.Real)
     if not plain or not any(isinstance(value, bool) == isinstance(choice, bool) and value == choice for choice in allowed):
         choices = ", ".join(repr(choice) for choice in allowed)

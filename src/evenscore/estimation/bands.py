@@ -94,6 +94,8 @@ class ShownGap(Differences):
 
     def at(self, keep: Mask) -> ShownGap:
         """Only these."""
+        if keep.all():
+            return self
         kept = {field.name: getattr(self, field.name) for field in fields(self)}
         corr, side_a, side_b = kept.pop("corr"), kept.pop("side_a"), kept.pop("side_b")
         rest = {name: value[keep] for name, value in kept.items()}

@@ -163,7 +163,7 @@ def estimate(looks: Sequence[Look], *kinds: str) -> list[Estimates]:
     with np.errstate(all="ignore"):  # where nothing can be judged
         z = stack([spread.law for spread in spreads]).z(np.concatenate(values))
     return [
-        _estimates(kinds, spread, parts, {"values": own, "z": z[place]})
+        _estimates(kinds, spread, parts, own, z[place])
         for spread, parts, own, place in zip(spreads, linears, values, blocks(map(len, values)), strict=True)
     ]
 
@@ -177,7 +177,7 @@ def _end_to_end(parts: Sequence[Linear]) -> Contrast:
     return Contrast(matrix_a, matrix_b, (users_a, users_b))
 
 
-def _estimates(kinds: Sequence[str], spread: Dispersion, parts: Sequence[Linear], found: Mapping[str, Floats]) -> Estimates:
+def _estimates(kinds: Sequence[str], spread: Dispersion, parts: Sequence[Linear], values: Floats, z: Floats) -> Estimates:
     places = blocks(len(part.values) for part in parts)
     effective = {name: getattr(spread, name).copy() for name in ("effective_a", "effective_b")}
     for part, place in zip(parts, places, strict=True):
@@ -185,7 +185,7 @@ def _estimates(kinds: Sequence[str], spread: Dispersion, parts: Sequence[Linear]
             effective["effective_a"][place] = effective["effective_b"][place] = np.inf
     known = values_of(spread, [field.name for field in fields(Dispersion)]) | effective
     shift = np.concatenate([part.shift for part in parts])
-    return Estimates(Process(**known, **found, shift=shift), dict(zip(kinds, places, strict=True)))
+    return Estimates(Process(**known, values=values, z=z, shift=shift), dict(zip(kinds, places, strict=True)))
 
 
 def gap_values(look: Look) -> Floats:
@@ -282,13 +282,13 @@ def comparison_grid(comparison: Comparison, bandwidth: float) -> tuple[Floats, s
         return np.array([low]), None
     if not low < high:
         return np.zeros(0), no_overlap(comparison)
-    mixture = np.sum([side.lattice_weight / side.total for side in comparison.sides], axis=0)
+    mixture = comparison.a.lattice_weight / comparison.a.total + comparison.b.lattice_weight / comparison.b.total
     spaced = quantiles(lattice, mixture, LEVELS)
     if lattice.ties is not None:
         spaced = np.unique(spaced)
     spaced = spaced[(spaced > low) & (spaced < high)]
     inner = np.interp(STEPS, np.linspace(0, 1, len(spaced) + 2), np.concatenate([[low], spaced, [high]]))
-    points = _no_wider(np.unique(inner), bandwidth)
+    points = _no_wider(inner[np.diff(inner, prepend=-np.inf) > 0], bandwidth)
     if lattice.ties is None:
         return points, None
     # One point where people share a score: between there and the next people are none.

@@ -101,40 +101,42 @@ class Null:
     def together(self, a: OneSide, side_a: SideLaw, b: OneSide, side_b: SideLaw) -> Floats:
         """The correlation of the two sides of each difference, of users that both have, (n,)."""
         none = np.zeros(len(a.matrix))
-        if self.shared is None:
+        _, shared = (None, None) if self.shared is None else self._rescaled(a, side_a, b, side_b)
+        if shared is None:
             return none
         size = side_a.law.se * side_b.law.se
-        _, shared = self._rescaled(a, side_a, b, side_b)
         return np.clip(np.divide(np.diag(shared), size, out=none, where=size > 0), -1, 1)
 
     def joint_covariance(self, a: OneSide, side_a: SideLaw, b: OneSide, side_b: SideLaw) -> Floats:
         """How differences go together, (n, n), of estimates that scatter so, with the standard errors of these laws."""
         both, shared = self._rescaled(a, side_a, b, side_b)
-        return both if self.shared is None else both - shared - shared.T
+        return both if shared is None else both - shared - shared.T
 
-    def _rescaled(self, a: OneSide, side_a: SideLaw, b: OneSide, side_b: SideLaw) -> tuple[Floats, Floats]:
-        """The covariances of the two sides added up, and that across, which is 0 where nobody is in both."""
+    def _rescaled(self, a: OneSide, side_a: SideLaw, b: OneSide, side_b: SideLaw) -> tuple[Floats, Floats | None]:
+        """The covariances of the two sides added up, and that across, None where nobody is in both."""
         block_a, block_b, shared = self._of_rates(a, b) if isinstance(a, Dependence) else self._of_numbers(a, b)
         up_a, up_b = _rescaling(side_a.law, block_a), _rescaling(side_b.law, block_b)
-        return block_a * np.outer(up_a, up_a) + block_b * np.outer(up_b, up_b), shared * np.outer(up_a, up_b)
+        if shared is not None:
+            shared *= np.outer(up_a, up_b)
+        return block_a * np.outer(up_a, up_a) + block_b * np.outer(up_b, up_b), shared
 
-    def _of_rates(self, a: Dependence, b: OneSide) -> tuple[Floats, Floats, Floats]:
+    def _of_rates(self, a: Dependence, b: OneSide) -> tuple[Floats, Floats, Floats | None]:
         """0/1 outcomes: cells go together as residuals do where there are events to tell, else as equally correlated rows."""
         assert isinstance(b, Dependence)
         share, rho = (
             min(_median(side.events / (side.events + BORROWED_EVENTS)) for side in (a, b)),
             _median(common_correlation(a, b)),
         )
-        shared = np.zeros((len(a.matrix), len(b.matrix)))
+        shared = None
         if self.shared is not None and self.shared_alike is not None:
             across = across_correlation(self.shared, self.shared_alike)
             shared = a.matrix @ (share * self.shared + (1 - share) * across * self.shared_alike) @ b.matrix.T
         return a.covariance(self.a, share, rho), b.covariance(self.b, share, rho), shared
 
-    def _of_numbers(self, a: Scatter, b: OneSide) -> tuple[Floats, Floats, Floats]:
+    def _of_numbers(self, a: Scatter, b: OneSide) -> tuple[Floats, Floats, Floats | None]:
         """Other outcomes: cells go together as residuals do."""
         assert isinstance(b, Scatter)
-        shared = np.zeros((len(a.matrix), len(b.matrix))) if self.shared is None else a.matrix @ self.shared @ b.matrix.T
+        shared = None if self.shared is None else a.matrix @ self.shared @ b.matrix.T
         return a.seen @ a.matrix.T, b.seen @ b.matrix.T, shared
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -67,7 +67,7 @@ class Smoothing:
 
     def at(self, bandwidth: float | str) -> Smoothing:
         """The same with another bandwidth."""
-        return replace(self, bandwidth=bandwidth)
+        return Smoothing(self.degree, self.kernel, bandwidth)
 
     def smoother(self, view: GroupView, points: Floats, *, between: bool = False, sloped: bool = True) -> Smoother:
         """The smoother of a view at points, with slopes or without; few distinct scores are not smoothed at all.

@@ -49,6 +49,8 @@ class ToleranceTest:
 
         ``excess`` is a multiple of FARTHEST / GRID, as large as one when a limit at so many quantiles lies beyond the tolerance.
         """
+        if self.p_equal > critical:
+            return -np.inf
         low, high = 0, GRID  # a p-value of no excess is 1, and no excess is as large as FARTHEST
         while high - low > 1:
             middle = (low + high) // 2

@@ -300,15 +300,15 @@ def _view(
     pairs_at: Callable[[Ints], PairMatrices | None] | None = None,
 ) -> GroupView:
     """A view on all cells."""
-    n_users, n_rows, groups = tally.n_users, tally.n_rows, [tally.groups[index] for index in members]
+    groups = [group for group in map(tally.group_tallies.__getitem__, members) if group.has_weight]
     return GroupView(
         tally=tally,
         lattice=tally.lattice,
         weighting=weighting,
         label=label,
         members=members,
-        n_users=sum(map(n_users.__getitem__, groups)),
-        n_rows=sum(map(n_rows.__getitem__, groups)),
+        n_users=sum(group.n_users for group in groups),
+        n_rows=sum(group.n_rows for group in groups),
         cells=np.arange(tally.lattice.n_cells),
         places=np.arange(tally.lattice.n_cells),
         shares=np.ones(tally.lattice.n_cells),
