@@ -164,9 +164,9 @@ class Tally(Table):
     def sums(self, group: Any, weighting: str = "user") -> CellSums:
         """The vectors of one group."""
         index = self.index(group)
+        group_tally = self.group_tallies[index]
+        vectors = {**group_tally.vectors.under(weighting), "N": group_tally.cell_users}
         if ("sums", index, weighting) not in self.made:
-            group_tally = self.group_tallies[index]
-            vectors = {**group_tally.vectors.under(weighting), "N": group_tally.cell_users}
             self.made["sums", index, weighting] = CellSums.placed(self.lattice, vectors)
         return cast(CellSums, self.made["sums", index, weighting])
 
