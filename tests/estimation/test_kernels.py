@@ -3,7 +3,7 @@ import pytest
 from scipy.integrate import quad
 
 import evenscore as es
-from evenscore.estimation.kernels import KERNELS, indicator_smoother, local_fits, smoother
+from evenscore.estimation.kernels import KERNELS, _normal_beside, indicator_smoother, local_fits, smoother
 
 ORDERS = {"gaussian": 2, "epanechnikov": 2, "box": 2, "triangular": 2, "gaussian4": 4, "gaussian6": 6}
 RNG = np.random.default_rng(0)
@@ -36,6 +36,17 @@ def test_widths_are_canonical(name):
         return (square / second**2) ** 0.2
 
     assert KERNELS[name].width == pytest.approx(canonical(name) / canonical("gaussian"), rel=1e-3)
+
+
+@pytest.mark.parametrize("half", [0.0, 1e-6, 0.06, 1 / 6, 3.0, 200.0])
+def test_a_normal_kernel_half_a_cell_away(half):
+    """From the kernel itself: the same as the kernel there, wherever a cell is followed inside; a number elsewhere."""
+    u, normal = np.concatenate([np.linspace(-21, 21, 500), [-1e6, -30, 30, 1e6]]), KERNELS["gaussian"].shape
+    upper, lower = _normal_beside(normal(u), u, np.full_like(u, half))
+    assert np.isfinite(upper).all() and np.isfinite(lower).all()
+    if half <= 1 / 6:
+        np.testing.assert_allclose(upper, normal(u + half), rtol=1e-12, atol=1e-95)
+        np.testing.assert_allclose(lower, normal(u - half), rtol=1e-12, atol=1e-95)
 
 
 @pytest.mark.parametrize("side", ["both", "right", "left"])

@@ -212,6 +212,24 @@ def test_detectable_gap_grows_with_the_power_wanted(case):
     assert gaps[0] < 0.8 * gaps[-1]
 
 
+@pytest.mark.parametrize("method", ["sup", "combined"])
+@pytest.mark.parametrize("draws", [40, 1000])
+def test_draws_that_decide_are_those_of_all_ranks(case, method, draws):
+    """The p-value and the critical one need few of the ranks; here are all."""
+    _, _, comparison, h, null = case
+    points, _ = comparison_grid(comparison, h)
+    look = Look(comparison, points, Smoothing(bandwidth=h), null)
+    (estimates,) = estimate([look], "gap", "cumulative")
+    (evidence,) = gather(components_of(method), [Judged(look, estimates, np.ones(len(points), dtype=bool))])
+    drawn = draw(evidence, np.random.default_rng(0), draws)
+    minima = evidence.minima(drawn.statistics)
+    for p in (0.0, 0.5 / draws, 0.01, 0.05, 0.3, 0.9, 1.0, 5.0):
+        np.testing.assert_array_equal(drawn.beyond(p), minima <= p + 1e-12, err_msg=f"{p}")
+    for alpha in (1e-6, 0.001, 0.05, 0.5):
+        rank = max(int(alpha * draws) - 1, 0)
+        assert drawn.critical(alpha) == pytest.approx(np.sort(minima)[rank], rel=1e-12)
+
+
 # Tolerance
 
 

@@ -10,6 +10,8 @@ from data import NAMES, as_dict, repeated_users
 from evenscore.estimation.comparison import CELLS_A_BANDWIDTH, Sides, compare_groups
 from evenscore.estimation.gaps import comparison_grid, estimate_gaps
 from evenscore.estimation.smoothing import Smoothing
+from evenscore.tallies.moments import WEIGHTINGS
+from evenscore.tallies.pairs import USER_PAIRS, PairSums, every_pair
 from evenscore.tallies.view import FEWEST_JOINED, SUMMED, GroupView
 from support.looks import of_one
 
@@ -98,3 +100,29 @@ def test_a_view_with_fewer_people_joins_alike(tally):
     view = GroupView.of(tally, 2, "user")
     left = view.without_folds()[3]
     assert dataclasses.replace(left).joined(1 / 150).cells.tolist() == view.joined(1 / 150).cells.tolist()
+
+
+@pytest.mark.parametrize("n_cells", [1, 7, 64])
+@pytest.mark.parametrize("within", [True, False])
+@pytest.mark.parametrize("share", [0.0, 0.05, 1.0])
+def test_pair_sums_go_where_their_cells_go(n_cells, within, share):
+    """A dense matrix of joined, left out and kept cells, pair by pair."""
+    rng = np.random.default_rng(n_cells)
+    every = every_pair(n_cells, within)
+    index = None if share == 1 else np.sort(every[rng.random(len(every)) < share]).astype(np.int32)
+    values = rng.normal(size=(2, 4, len(every) if index is None else len(index)))
+    sums = PairSums(USER_PAIRS, values, n_cells, within, index)
+    alike = np.flatnonzero(within & (sums.pairs % (n_cells + 1) == 0))  # of a cell with itself
+    values[:, 2, alike] = values[:, 1, alike]
+    for places in (np.arange(n_cells), np.arange(n_cells) // 3, np.where(rng.random(n_cells) < 0.4, -1, np.arange(n_cells) // 2)):
+        size = places.max() + 1
+        for number, weighting in enumerate(WEIGHTINGS):
+            expected = np.zeros((4, size, size))
+            for four, pair in zip(values[number].T, sums.pairs.tolist(), strict=True):
+                c, d = divmod(pair, n_cells)
+                turned = four[[0, 2, 1, 3]]
+                for left, right, own in [(c, d, four), (d, c, turned)] if within and c != d else [(c, d, four)]:
+                    if places[left] >= 0 and places[right] >= 0:
+                        expected[:, places[left], places[right]] += own
+            found = sums.squares(weighting, places)
+            np.testing.assert_allclose([found[name] for name in ("ww", "wy", "yw", "yy")], expected, rtol=1e-12, atol=1e-12)
