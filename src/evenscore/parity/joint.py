@@ -23,7 +23,7 @@ FEWEST_DRAWS = 1000
 MOST_DRAWN = 20_000  # draws times pairs: with many pairs fewer draws of each will do
 RIDGE = 1e-12
 NOTHING = 1e-20  # of a row's largest number: the tails of a kernel would be subnormal floats, which take many times as long
-CELLS_A_BANDWIDTH, FEWEST_CELLS = 3, 48  # of joined cells for noise, which only says how pairs go together (docs/parity-tests.md)
+CELLS_A_BANDWIDTH, FEWEST_CELLS = 2, 48  # of joined cells for noise, which only says how pairs go together (docs/parity-tests.md)
 MAX_STACKED = 2048  # cells of all groups together, beyond which one covariance for groups that share users is too large
 
 
