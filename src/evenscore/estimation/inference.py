@@ -95,7 +95,7 @@ def _normal_block(seed: int, number: int, sets: int) -> Singles:
 
 def draw_normal(covariance: Floats, rng: np.random.Generator | CommonNormals, draws: int = DRAWS) -> Floats:
     """Draws from N(0, covariance), (draws, n), in single precision; rounding may have left it slightly indefinite."""
-    root, size = _symmetric_root(covariance)
+    root, size = symmetric_root(covariance)
     # Single precision holds no outcome of any size, so units are taken out; and the draws of one point lie side by side in memory,
     # so that the largest over points, or a sum, is found several times as fast.
     power = int(np.frexp(size)[1]) // 2
@@ -107,10 +107,10 @@ def draw_normal(covariance: Floats, rng: np.random.Generator | CommonNormals, dr
 def draw_standard(corr: Floats, rng: np.random.Generator | CommonNormals, draws: int = DRAWS) -> Singles:
     """The same of a correlation matrix, which has no units: draws that stay small are not copied to a larger size."""
     normal = rng.standard_normal((len(corr), draws), dtype=np.float32)
-    return (_symmetric_root(corr)[0].astype(np.float32) @ normal).T
+    return (symmetric_root(corr)[0].astype(np.float32) @ normal).T
 
 
-def _symmetric_root(covariance: Floats) -> tuple[Floats, float]:
+def symmetric_root(covariance: Floats) -> tuple[Floats, float]:
     """The root that changes no more than the covariance does, so that nearly the same one gives nearly the same draws; its size."""
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
     size = max(float(values[-1]), 0.0) if len(values) else 0.0

@@ -9,9 +9,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from evenscore.errors import require_count
 from evenscore.estimation.bandwidth import settle
 from evenscore.estimation.comparison import Sides
-from evenscore.estimation.inference import DRAWS, RESOLVED, Singles, draw_normal, seeded
+from evenscore.estimation.inference import DRAWS, RESOLVED, Singles, seeded, symmetric_root
 from evenscore.estimation.multiplicity import CriticalP, draw_ranks, holm, single_step
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity.methods import Evidence
@@ -19,6 +20,7 @@ from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Ints
 
 NOISE_BYTES = 1 << 29
+KEPT_BYTES = 1 << 24  # of random numbers, from one test to the next
 FEWEST_DRAWS = 1000
 MOST_DRAWN = 20_000  # draws times pairs: with many pairs fewer draws of each will do
 RIDGE = 1e-12
@@ -64,7 +66,7 @@ class JointDraws:
         if n_pairs > 1:
             draws = int(np.clip(MOST_DRAWN // n_pairs, FEWEST_DRAWS, DRAWS))
             self._views = _joined_sides(sides, smoothing)
-            self._noise = noise = _group_noise(self._views, smoothing, draws, seeded(seed, 1 << 20))
+            self._noise = noise = _group_noise(self._views, smoothing, draws, require_count("seed", seed, low=0))
             if noise is not None:
                 places = self._views[0].places
                 # Not a method, for the same reason as in ``Sides``.
@@ -159,19 +161,31 @@ def _joined_sides(sides: Sides, smoothing: Smoothing) -> list[GroupView]:
     return [view.joined(narrowest / CELLS_A_BANDWIDTH, FEWEST_CELLS) for view in views]
 
 
-def _group_noise(views: list[GroupView], smoothing: Smoothing, draws: int, rng: np.random.Generator) -> list[Noise] | None:
+def _group_noise(views: list[GroupView], smoothing: Smoothing, draws: int, seed: int) -> list[Noise] | None:
     """Draws for each group, in the order of the groups."""
     draws = max(FEWEST_DRAWS, min(draws, NOISE_BYTES // (4 * len(views[0].cells) * len(views))))
     fits = [_own_fit(view, smoothing) for view in views]
     if views[0].tally.tied:
-        return _stacked_noise(views, fits, draws, rng)
+        return _stacked_noise(views, fits, draws, seed)
     noise = []
-    for view, fit in zip(views, fits, strict=True):
-        used = view.sums.W > 0
-        covariance = view.pairs.residual(fit, fit)[np.ix_(used, used)]
+    normals = _normals(seed, tuple(len(view.occupied) for view in views), draws)
+    for view, fit, normal in zip(views, fits, normals, strict=True):
+        covariance = view.pairs.residual(fit, fit)[np.ix_(view.occupied, view.occupied)]
         power = _power(covariance)
-        noise.append(Noise(_at_cells(view, _draw(np.ldexp(covariance, -2 * power), rng, draws)), power))
+        noise.append(Noise(_at_cells(view, _root(np.ldexp(covariance, -2 * power)) @ normal), power))
     return noise
+
+
+def _normals(seed: int, sizes: tuple[int, ...], draws: int) -> list[Singles]:
+    """Random numbers for the cells of each group; few are kept for the next test of the same groups, with the other weighting."""
+    make = _kept_normals if 4 * sum(sizes) * draws <= KEPT_BYTES else _kept_normals.__wrapped__
+    return make(seed, sizes, draws)
+
+
+@lru_cache(maxsize=1)
+def _kept_normals(seed: int, sizes: tuple[int, ...], draws: int) -> list[Singles]:
+    rng = seeded(seed, 1 << 20)
+    return [rng.standard_normal((size, draws), dtype=np.float32) for size in sizes]
 
 
 def _power(covariance: Floats) -> int:
@@ -187,23 +201,23 @@ def _at_cells(view: GroupView, drawn: Singles) -> Singles:
     return values
 
 
-def _draw(covariance: Floats, rng: np.random.Generator, draws: int) -> Singles:
-    """Draws from N(0, covariance), (n, draws), by its Cholesky root: eigenvalues of hundreds of cells take ten times as long.
+def _root(covariance: Floats) -> Singles:
+    """What makes draws from N(0, covariance) of independent ones: eigenvalues of hundreds of cells would take ten times as long.
 
     The ridge, far below what ranks can tell, makes it positive when there are fewer users than cells.
     """
     try:
         root = np.linalg.cholesky(covariance + RIDGE * np.trace(covariance) * np.eye(len(covariance)))
     except np.linalg.LinAlgError:  # hardly more than rounding is left to draw
-        return draw_normal(covariance, rng, draws).T.astype(np.float32)
-    return root.astype(np.float32) @ rng.standard_normal((len(root), draws), dtype=np.float32)
+        root, _ = symmetric_root(covariance)
+    return root.astype(np.float32)
 
 
 def _own_fit(view: GroupView, smoothing: Smoothing) -> Floats:
     return settle(smoothing, [view]).fit_at(view) if view.sums.W.any() else np.zeros_like(view.sums.W)
 
 
-def _stacked_noise(views: list[GroupView], fits: list[Floats], draws: int, rng: np.random.Generator) -> list[Noise] | None:
+def _stacked_noise(views: list[GroupView], fits: list[Floats], draws: int, seed: int) -> list[Noise] | None:
     """Groups that share users: one covariance over the cells of all."""
     used = [view.sums.W > 0 for view in views]
     sizes = [int(mask.sum()) for mask in used]
@@ -219,5 +233,6 @@ def _stacked_noise(views: list[GroupView], fits: list[Floats], draws: int, rng: 
                 covariance[blocks[i], blocks[j]] = pairs.residual(fits[i], fits[j])[np.ix_(used[i], used[j])]
     powers = [_power(covariance[block, block]) for block in blocks]
     units = np.repeat(powers, sizes)
-    drawn = _draw(np.ldexp(covariance, -(units[:, None] + units[None, :])), rng, draws)
+    (normal,) = _normals(seed, (len(covariance),), draws)
+    drawn = _root(np.ldexp(covariance, -(units[:, None] + units[None, :]))) @ normal
     return [Noise(_at_cells(view, drawn[block]), power) for view, block, power in zip(views, blocks, powers, strict=True)]
