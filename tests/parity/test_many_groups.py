@@ -14,7 +14,7 @@ from evenscore.estimation.gaps import comparison_grid, cumulative, estimate_gaps
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity import pair_tests
-from evenscore.parity.joint import _draw
+from evenscore.parity.joint import KEPT_BYTES, _kept_normals, _normals, _root
 from support.looks import of_one
 
 
@@ -76,9 +76,18 @@ def test_the_other_weighting_is_the_test_with_that_weighting(five, tolerance):
 def test_joint_noise_has_the_covariance_also_of_fewer_users_than_cells(rank):
     users = np.random.default_rng(0).normal(size=(40, rank))
     covariance = users @ users.T
-    drawn = _draw(covariance, np.random.default_rng(1), 100_000)
-    np.testing.assert_allclose(np.cov(drawn), covariance, atol=0.02 * max(np.trace(covariance), 1) ** 0.5)
-    assert rank or not drawn.any()
+    root = _root(covariance)
+    np.testing.assert_allclose(root @ root.T, covariance, atol=1e-5 * max(np.trace(covariance), 1))
+    assert rank or not root.any()
+
+
+def test_random_numbers_are_the_same_kept_or_not():
+    many = (3, KEPT_BYTES // 4_000, 2)  # of which the first three rows are those of few
+    few, some = _normals(7, (3, 5), 1000), _normals(7, many, 1000)
+    assert _normals(7, (3, 5), 1000)[0] is few[0]
+    assert [len(own) for own in some] == list(many)
+    np.testing.assert_array_equal(few[0], some[0])
+    np.testing.assert_array_equal(few[1], _kept_normals.__wrapped__(7, (3, 5), 1000)[1])
 
 
 def test_rest_is_all_others_together():
