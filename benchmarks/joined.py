@@ -1,6 +1,6 @@
 """What joining cells changes: the parity test on joined cells against the same test on the tally's own, on the same draws.
 
-python benchmarks/joined.py [--tallies 200] [--cells-a-bandwidth 8]
+python benchmarks/joined.py [--tallies 200] [--cells-a-bandwidth 7]
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _percents(errors: list[float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--tallies", type=int, default=200)
-    parser.add_argument("--cells-a-bandwidth", type=float, default=8)
+    parser.add_argument("--cells-a-bandwidth", type=float, default=7)
     page_option(parser)
     arguments = parser.parse_args()
     made = lambda: table(["joined against not joined", "change"], changes(arguments.tallies, arguments.cells_a_bandwidth))  # noqa: E731

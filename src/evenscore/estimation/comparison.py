@@ -19,7 +19,7 @@ from evenscore.tallies.view import GroupView
 from evenscore.types import Floats
 from evenscore.wording import figures
 
-CELLS_A_BANDWIDTH = 7  # at least, where cells are joined; with steps of a quarter octave 8 at most
+CELLS_A_BANDWIDTH = 7  # at least, where cells are joined, and a fifth more at most
 SIDE_BYTES = 1 << 28  # of dense pair matrices that are kept for the next comparison
 # Of the rule of thumb, for tests of a gap: of 100 bumps four more are found than at 1, and two fewer slopes (docs/parity-tests.md).
 TESTED = 0.8
