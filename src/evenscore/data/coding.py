@@ -120,9 +120,11 @@ def encode_integers(values: Array, low: int) -> tuple[Codes, list[Any]]:
     present = np.flatnonzero(seen)
     rank = np.zeros(len(seen), dtype=np.uint8 if len(present) <= 256 else np.uint16)
     rank[present] = np.arange(len(present))
+    whole = len(present) == len(seen)  # no integer in between is missing: codes are what is above the lowest
     codes = np.empty(len(values), dtype=rank.dtype)
     for start in range(0, len(values), CHUNK):
-        codes[start : start + CHUNK] = rank[values[start : start + CHUNK].astype(np.int64) - low]
+        above = values[start : start + CHUNK].astype(np.int64) - low
+        codes[start : start + CHUNK] = above if whole else rank[above]
     return codes, [values.dtype.type(value + low).item() for value in present.tolist()]
 
 

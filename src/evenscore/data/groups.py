@@ -51,6 +51,8 @@ def groups_of(columns: list[Column]) -> tuple[NDArray[np.uint8], tuple[Any, ...]
     order = sorted(range(len(labels)), key=lambda i: label_key(labels[i]))
     if len(set(labels)) < len(labels):
         raise DataError(f"group labels such as {_equal_labels(labels)} are equal in Python; turn the column into text first")
+    if order == list(range(len(order))):
+        return codes, tuple(labels)
     rank = np.empty(len(order), dtype=np.uint8)
     rank[order] = np.arange(len(order))
     return rank[codes], tuple(labels[i] for i in order)
