@@ -14,7 +14,8 @@ from evenscore.decisions.rates import METRICS
 from evenscore.engines.data_or_tally import DataColumns, as_tally, given_tally
 from evenscore.errors import DataError, OptionError, require_alpha, require_gap, require_number, require_option
 from evenscore.estimation.comparison import Comparison, compare_groups
-from evenscore.estimation.gaps import Judged, Look, comparison_grid, estimate, judgeable, tame
+from evenscore.estimation.gaps import Judged, Look, estimate, judgeable, tame
+from evenscore.estimation.grids import comparison_grid
 from evenscore.estimation.inference import CommonNormals
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.pairwise import POWER

@@ -11,17 +11,9 @@ from evenscore.estimation.comparison import compare_groups
 from evenscore.estimation.gaps import estimate_gaps
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.one_side import side_law, user_correlation
+from evenscore.estimation.scatters import BORROWED_DF, Scatter
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.estimation.spreads import (
-    BORROWED_DF,
-    BORROWED_EVENTS,
-    Around,
-    Dependence,
-    RateLaw,
-    Scatter,
-    effective_users,
-    rate_law,
-)
+from evenscore.estimation.spreads import BORROWED_EVENTS, Around, Dependence, RateLaw, effective_users, rate_law
 from evenscore.tallies.view import GroupView
 from support.looks import of_one
 

@@ -10,7 +10,8 @@ import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.estimation import comparison as comparing
 from evenscore.estimation.comparison import Sides, compare_groups
-from evenscore.estimation.gaps import comparison_grid, cumulative, estimate_gaps, multiscale
+from evenscore.estimation.gaps import cumulative, estimate_gaps, multiscale
+from evenscore.estimation.grids import comparison_grid
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.parity import pair_tests

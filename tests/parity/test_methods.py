@@ -12,7 +12,8 @@ import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.estimation.bands import shown_gaps
 from evenscore.estimation.comparison import compare_groups
-from evenscore.estimation.gaps import Judged, Look, comparison_grid, cumulative, estimate, estimate_gaps, multiscale
+from evenscore.estimation.gaps import Judged, Look, cumulative, estimate, estimate_gaps, multiscale
+from evenscore.estimation.grids import comparison_grid
 from evenscore.estimation.inference import CommonNormals
 from evenscore.estimation.nulls import Null
 from evenscore.estimation.smoothing import Smoothing

@@ -8,7 +8,8 @@ import pytest
 import evenscore as es
 from data import NAMES, as_dict, repeated_users
 from evenscore.estimation.comparison import CELLS_A_BANDWIDTH, Sides, compare_groups
-from evenscore.estimation.gaps import comparison_grid, estimate_gaps
+from evenscore.estimation.gaps import estimate_gaps
+from evenscore.estimation.grids import comparison_grid
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.tallies.moments import WEIGHTINGS
 from evenscore.tallies.pairs import USER_PAIRS, PairSums, every_pair

@@ -13,7 +13,9 @@ from evenscore.estimation.inference import CommonNormals, correlation, draw_stan
 from evenscore.estimation.kernels import Smoother
 from evenscore.estimation.laws import blocks, stack
 from evenscore.estimation.nulls import Contrast, Dispersion, disperse
-from evenscore.estimation.spreads import NumberLaw, SideLaw, scaled_law
+from evenscore.estimation.scatters import scaled_law
+from evenscore.estimation.side_laws import NumberLaw
+from evenscore.estimation.spreads import SideLaw
 from evenscore.tables import values_of
 from evenscore.tallies.view import GroupView, residual_covariance
 from evenscore.types import Floats, Mask

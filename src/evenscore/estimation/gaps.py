@@ -11,16 +11,14 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from evenscore.errors import OptionError
-from evenscore.estimation.comparison import Comparison, no_overlap
+from evenscore.estimation.comparison import Comparison
 from evenscore.estimation.kernels import FEW_CELLS, SINGULAR, Smoother
 from evenscore.estimation.laws import Law, blocks, stack, within
 from evenscore.estimation.nulls import Contrast, Dispersion, Null, disperse
+from evenscore.estimation.scatters import Scatter, unbalanced_skewness
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.estimation.spreads import Scatter, unbalanced_skewness
 from evenscore.tables import values_of
-from evenscore.tallies.tally_state import Tally
-from evenscore.tallies.view import GroupView, quantiles
+from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Ints, Mask
 from evenscore.wording import figures
 
@@ -28,8 +26,6 @@ from evenscore.wording import figures
 MIN_EFFECTIVE = 10  # a point with fewer effective users on a side is left out
 SKEWNESS = (0.6, 1.0)  # of a value: best, and at most
 UNBALANCED = 0.2  # the same of a value that one side makes, whose variance is known from its own outcomes only
-MIN_POINTS, MAX_POINTS = 20, 200
-LEVELS, STEPS = np.linspace(0, 1, 20 * MIN_POINTS + 1), np.linspace(0, 1, MIN_POINTS)  # of the people of both, and of the points
 SCALES = (1, 2, 4)
 ENDS = 25  # of cumulative sums
 SHARE_KERNEL = "gaussian"  # that smooths the share of one side along the score
@@ -260,54 +256,7 @@ def _of_residuals(look: Look, raw_a: Floats, raw_b: Floats, inside: Floats, *, e
 LINEAR: dict[str, Callable[[Look], Linear]] = {"gap": _gap, "multiscale": _multiscale, "cumulative": _cumulative}
 
 
-# Where to look
-
-
-def comparison_grid(comparison: Comparison, bandwidth: float) -> tuple[Floats, str | None]:
-    """Points at which both sides have users, and a reason when there are none.
-
-    Quantiles inside [max q05, min q95], at least 20 and no further apart than the bandwidth. Few distinct scores: those that both
-    sides have, or, when most people have none of these, those of either side.
-    """
-    a, b = comparison.a.sums, comparison.b.sums
-    if comparison.unsmoothed:
-        shared = (a.W > 0) & (b.W > 0)
-        return a.position[shared], None if shared.any() else no_overlap(comparison)
-    if comparison.few_valued:
-        points = _values_between(comparison)
-        return points, None if len(points) else no_overlap(comparison)
-    low, high = comparison.overlap
-    lattice = comparison.a.lattice
-    if low == high and lattice.ties is not None and low in lattice.tie_positions:
-        return np.array([low]), None
-    if not low < high:
-        return np.zeros(0), no_overlap(comparison)
-    mixture = comparison.a.lattice_weight / comparison.a.total + comparison.b.lattice_weight / comparison.b.total
-    spaced = quantiles(lattice, mixture, LEVELS)
-    if lattice.ties is not None:
-        spaced = np.unique(spaced)
-    spaced = spaced[(spaced > low) & (spaced < high)]
-    inner = np.interp(STEPS, np.linspace(0, 1, len(spaced) + 2), np.concatenate([[low], spaced, [high]]))
-    points = _no_wider(inner[np.diff(inner, prepend=-np.inf) > 0], bandwidth)
-    if lattice.ties is None:
-        return points, None
-    # One point where people share a score: between there and the next people are none.
-    tied = lattice.tie_positions
-    return np.union1d(lattice.snap(points), tied[(tied >= low) & (tied <= high)]), None
-
-
-def _values_between(comparison: Comparison) -> Floats:
-    """The few scores of a side that lie within the scores of both."""
-    ranges = np.array([side.sums.position[side.sums.W > 0][[0, -1]] for side in comparison.sides])
-    points = np.unique(np.concatenate([side.sums.position[side.sums.W > 0] for side in comparison.few_valued]))
-    return points[(points >= ranges[:, 0].max()) & (points <= ranges[:, 1].min())]
-
-
-def _no_wider(points: Floats, bandwidth: float) -> Floats:
-    """The points with more between them wherever they are further apart than the bandwidth."""
-    step = max(bandwidth, (points[-1] - points[0]) / MAX_POINTS)
-    n_steps = np.maximum(1, np.ceil(np.diff(points) / step - 1e-9)).astype(np.int64)
-    return np.interp(np.arange(n_steps.sum() + 1), np.concatenate([[0], np.cumsum(n_steps)]), points)
+# Which of the points can be judged
 
 
 def fine_enough(look: Look, process: Process) -> Mask:
@@ -372,17 +321,6 @@ def _third_nearest(places: Floats, points: Floats) -> Floats:
     around = min(6, len(places))
     first = np.clip(np.searchsorted(places, points) - 3, 0, len(places) - around)
     return np.asarray(np.partition(np.abs(places[first[:, None] + np.arange(around)] - points[:, None]), 2, axis=1)[:, 2])
-
-
-def require_inside(tally: Tally, positions: Floats) -> None:
-    """A grid given by the caller must touch the scores that occur."""
-    weight = sum(group.vectors.under("user")["W"] for group in tally.group_tallies)
-    used = np.flatnonzero(np.asarray(weight) > 0)
-    edges = tally.lattice.axis_edges
-    low, high = edges[used[0]], edges[used[-1] + 1]
-    if not ((positions >= low) & (positions <= high)).any():
-        low, high = tally.lattice.to_score(np.array([low, high]))
-        raise OptionError(f"the grid lies outside the data, whose scores run from {low:.4g} to {high:.4g}")
 
 
 def enough_users(process: Process) -> Mask:

@@ -11,18 +11,17 @@ import numpy as np
 from evenscore.estimation.comparison import Comparison
 from evenscore.estimation.inference import correlation as _correlation
 from evenscore.estimation.laws import Law, blocks
+from evenscore.estimation.scatters import Scatter, number_laws
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import (
     BORROWED_EVENTS,
     Around,
     Dependence,
-    Scatter,
     SideLaw,
     across_correlation,
     alike_pairs,
     common_correlation,
     effective_users,
-    number_laws,
     rate_law,
 )
 from evenscore.types import Floats

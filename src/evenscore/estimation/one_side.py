@@ -7,15 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from evenscore.estimation.inference import correlation as _correlation
+from evenscore.estimation.scatters import Scatter, own_number_law
 from evenscore.estimation.side_laws import SideLaw
 from evenscore.estimation.spreads import (
     BORROWED_EVENTS,
     Around,
     Dependence,
-    Scatter,
     effective_users,
     nested_pairs,
-    own_number_law,
     rate_law,
     rate_spread,
     shaped,

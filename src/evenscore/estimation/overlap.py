@@ -8,7 +8,8 @@ import numpy as np
 
 from evenscore.estimation.bandwidth import NARROWEST, by_rule
 from evenscore.estimation.comparison import Comparison
-from evenscore.estimation.gaps import MIN_EFFECTIVE, comparison_grid
+from evenscore.estimation.gaps import MIN_EFFECTIVE
+from evenscore.estimation.grids import comparison_grid
 from evenscore.estimation.smoothing import Smoothing
 from evenscore.estimation.spreads import effective_users
 from evenscore.tallies.view import BULK, GroupView

@@ -14,18 +14,17 @@ from evenscore.estimation.fitted_curves import within_users
 from evenscore.estimation.gaps import MIN_EFFECTIVE, ROUNDING
 from evenscore.estimation.inference import DRAWS, CommonNormals, Singles, correlation, draw_standard
 from evenscore.estimation.laws import Law
+from evenscore.estimation.scatters import Scatter, number_laws
 from evenscore.estimation.smoothing import Smoothing, unsmoothed
 from evenscore.estimation.spreads import (
     BORROWED_EVENTS,
     Around,
     Dependence,
     RateLaw,
-    Scatter,
     SideLaw,
     across_correlation,
     alike_pairs,
     effective_users,
-    number_laws,
     rate_law,
 )
 from evenscore.tallies.pairs import PairMatrices

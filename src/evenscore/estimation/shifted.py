@@ -11,8 +11,9 @@ from evenscore.estimation.gaps import Process
 from evenscore.estimation.inference import Singles
 from evenscore.estimation.laws import Law, skew, stack, within
 from evenscore.estimation.nulls import Null
+from evenscore.estimation.scatters import Scatter
 from evenscore.estimation.side_laws import RateLaw, SideLaw
-from evenscore.estimation.spreads import Dependence, Scatter, nested_pairs, overall_correlation, quadratic, rate_law, rate_spread
+from evenscore.estimation.spreads import Dependence, nested_pairs, overall_correlation, quadratic, rate_law, rate_spread
 from evenscore.types import Floats, Ints, Mask
 
 NODE = 1.5  # normal quantiles: between two such most noise lies, and power is decided by it

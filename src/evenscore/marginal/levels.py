@@ -12,19 +12,8 @@ import numpy as np
 from evenscore.estimation import bands
 from evenscore.estimation.laws import LEAST, Law, skew, stack
 from evenscore.estimation.pairwise import POWER
-from evenscore.estimation.spreads import (
-    BORROWED_EVENTS,
-    Around,
-    Dependence,
-    RateLaw,
-    Scatter,
-    SideLaw,
-    common_correlation,
-    number_laws,
-    own_number_law,
-    rate_law,
-    shaped,
-)
+from evenscore.estimation.scatters import Scatter, number_laws, own_number_law
+from evenscore.estimation.spreads import BORROWED_EVENTS, Around, Dependence, RateLaw, SideLaw, common_correlation, rate_law, shaped
 from evenscore.marginal.boundary import Edge
 from evenscore.ratios import ratio
 from evenscore.tallies.pairs import PairMatrices

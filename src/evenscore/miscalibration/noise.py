@@ -20,19 +20,9 @@ from evenscore.estimation.gaps import ROUNDING
 from evenscore.estimation.inference import CommonNormals, correlation, draw_standard, standard_errors
 from evenscore.estimation.laws import Law
 from evenscore.estimation.one_side import user_correlation
+from evenscore.estimation.scatters import Scatter, own_number_law, scaled_law
 from evenscore.estimation.smoothing import Smoothing
-from evenscore.estimation.spreads import (
-    BORROWED_EVENTS,
-    Around,
-    Dependence,
-    RateLaw,
-    Scatter,
-    effective_users,
-    own_number_law,
-    rate_law,
-    rate_spread,
-    scaled_law,
-)
+from evenscore.estimation.spreads import BORROWED_EVENTS, Around, Dependence, RateLaw, effective_users, rate_law, rate_spread
 from evenscore.miscalibration.kernel_error import smoother_at
 from evenscore.miscalibration.measure import Measure, small_sample_factor
 from evenscore.tallies.view import GroupView

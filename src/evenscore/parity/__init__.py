@@ -14,7 +14,7 @@ from evenscore.engines.data_or_tally import DataColumns, as_tally
 from evenscore.errors import OptionError, require_alpha, require_flag, require_gap, require_option
 from evenscore.estimation.comparison import Sides, compare_groups
 from evenscore.estimation.fitted_curves import grid_positions
-from evenscore.estimation.gaps import require_inside
+from evenscore.estimation.grids import require_inside
 from evenscore.estimation.inference import DRAWS, CommonNormals
 from evenscore.estimation.pairwise import Formulation, index_pairs
 from evenscore.estimation.smoothing import Smoothing

@@ -10,18 +10,8 @@ import numpy as np
 from evenscore.estimation.bands import ShownGap, bands, shown_gaps
 from evenscore.estimation.bandwidth import narrow_words
 from evenscore.estimation.comparison import Comparison, Sides
-from evenscore.estimation.gaps import (
-    Estimates,
-    Judged,
-    Look,
-    Process,
-    comparison_grid,
-    estimate,
-    fine_enough,
-    gap_values,
-    judgeable,
-    tame,
-)
+from evenscore.estimation.gaps import Estimates, Judged, Look, Process, estimate, fine_enough, gap_values, judgeable, tame
+from evenscore.estimation.grids import comparison_grid
 from evenscore.estimation.inference import (
     DRAWS,
     CommonNormals,
