@@ -17,6 +17,7 @@ from evenscore.estimation.laws import Law, blocks, stack, within
 from evenscore.estimation.nulls import Contrast, Dispersion, Null, disperse
 from evenscore.estimation.scatters import Scatter, unbalanced_skewness
 from evenscore.estimation.smoothing import Smoothing
+from evenscore.estimation.spreads import Dependence
 from evenscore.tables import values_of
 from evenscore.tallies.view import GroupView
 from evenscore.types import Floats, Ints, Mask
@@ -25,6 +26,7 @@ from evenscore.wording import figures
 # What these rest on: docs/parity-tests.md (where a test looks, and its scales) and docs/lattice.md (coarse cells).
 MIN_EFFECTIVE = 10  # a point with fewer effective users on a side is left out
 SKEWNESS = (0.6, 1.0)  # of a value: best, and at most
+LEAST_SKEWNESS = 0.5  # of a rate, in units of that of a count of as many events: less is none of its own
 UNBALANCED = 0.2  # the same of a value that one side makes, whose variance is known from its own outcomes only
 SCALES = (1, 2, 4)
 ENDS = 25  # of cumulative sums
@@ -347,7 +349,21 @@ def tame(process: Process, able: Mask) -> Mask:
     a, b = process.scatter_a, process.scatter_b
     if isinstance(a, Scatter) and isinstance(b, Scatter):
         able = able & (unbalanced_skewness(a, b) <= UNBALANCED)
+    if isinstance(a, Dependence) and isinstance(b, Dependence):
+        third = least_third(process.side_a.law, a) - least_third(process.side_b.law, b)
+        return tame_law(replace(process.law, third=third), able)
     return tame_law(process.law, able)
+
+
+def least_third(law: Law, side: Dependence) -> Floats:
+    """The third cumulant of one side's rates, which have at least about half the skewness of a count of so many events, (n,).
+
+    With positive weights they have more. Where a fit has left [0, 1] next to where it has not, what is left of variance and
+    skewness rests on weights of either sign far away, and may be anything.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        least = LEAST_SKEWNESS * (1 - 2 * side.rate) / np.sqrt(side.events / 4) * law.variance**1.5
+        return np.where(np.sign(least) * law.third < np.abs(least), least, law.third)
 
 
 def tame_law(law: Law, able: Mask) -> Mask:
